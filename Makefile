@@ -1,0 +1,39 @@
+# Two commands for a newcomer: `make demo` and `make test`. Each prepares .venv by itself.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# One thread a process: the suites run on several processes, and results do not depend on the core count.
+SINGLE := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+.PHONY: demo test test-slow lint bench clean
+
+demo: $(VENV)/core
+	@$(BIN)/python -m manyarms.demo
+
+test: $(VENV)/dev lint
+	$(SINGLE) $(BIN)/python -m pytest -q -n auto -m "not slow"
+
+test-slow: $(VENV)/dev
+	$(SINGLE) $(BIN)/python -m pytest -q -n auto -m slow
+
+lint: $(VENV)/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/dev
+	$(SINGLE) $(BIN)/python -m benchmarks
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/core: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/dev: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	@touch $@ $(VENV)/core
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

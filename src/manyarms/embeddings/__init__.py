@@ -1,0 +1,7 @@
+"""Finite-dimensional stand-ins for a kernel."""
+
+from manyarms.embeddings.base import Embedding
+from manyarms.embeddings.growing import GrowingMatrix
+from manyarms.embeddings.nystrom import Nystrom
+
+__all__ = ["Embedding", "GrowingMatrix", "Nystrom"]

@@ -1,0 +1,22 @@
+"""The embedding contract: a map z with z(x)ᵀz(y) ≈ k(x, y)."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from manyarms.validation import Floats
+
+
+class Embedding(Protocol):
+    """A finite set of features z(x) that stands for a kernel in the posterior.
+
+    The posterior keeps the residual k(x, x) − ‖z(x)‖² beside it, so an embedding may be too small
+    without becoming overconfident.
+    """
+
+    @property
+    def width(self) -> int:
+        """m, the length of z(x)."""
+
+    def matrix(self, X: Any) -> Floats:
+        """z(x) for each row of X, as a float64 array of len(X) × width."""

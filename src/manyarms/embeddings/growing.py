@@ -1,0 +1,82 @@
+"""A matrix that grows to the right and downwards, and the one fast pass over it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from manyarms.validation import Floats
+
+_GROWTH = 1.25  # capacity is raised by this factor: a few copies in all, at most 1.8 times the memory
+_CACHE_BYTES = 1 << 20  # rows worked on together in a pass; they stay in the second-level cache
+_FEW_FORMS = 6  # up to here repeated matrix–vector products on a cached block beat a matrix product
+
+
+class GrowingMatrix:
+    """Rows × columns with spare room. Readers say which corner they mean, so a corner never changes.
+
+    Writers only ever write outside the corner in use; whoever holds an earlier (rows, columns) corner
+    still reads what it read before. That makes a failed or abandoned write harmless.
+    """
+
+    def __init__(self, rows: int, columns: int = 0, dtype: DTypeLike = np.float64) -> None:
+        self._data: NDArray[Any] = np.empty((rows, columns), dtype=dtype)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Storage type: float64, or float32 for half the memory."""
+        return self._data.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, spare room included."""
+        return self._data.nbytes
+
+    def reserve(self, rows: int, columns: int) -> None:
+        """Make room for a corner of this size, keeping what is there."""
+        have_rows, have_columns = self._data.shape
+        if rows <= have_rows and columns <= have_columns:
+            return
+        new_rows = have_rows if rows <= have_rows else max(rows, int(have_rows * _GROWTH))
+        new_columns = (
+            have_columns if columns <= have_columns else max(columns + 8, int(have_columns * _GROWTH))
+        )
+        larger = np.empty((new_rows, new_columns), dtype=self.dtype)
+        larger[:have_rows, :have_columns] = self._data
+        self._data = larger
+
+    def write(self, row: slice, column: slice, values: ArrayLike) -> None:
+        """Store a block; the room must have been reserved."""
+        self._data[row, column] = values
+
+    def corner(self, rows: int, columns: int) -> NDArray[Any]:
+        """The first rows and columns, as a view."""
+        return self._data[:rows, :columns]
+
+    def rows(self, which: ArrayLike, columns: int) -> Floats:
+        """Some rows of the first columns, in double precision, as a new array."""
+        return np.asarray(self._data[:, :columns][np.asarray(which)], dtype=np.float64)
+
+    def product(self, forms: Floats, row: slice) -> Floats:
+        """Σ_j data[i, j] · forms[j, r] for the rows in `row`: an array of r × rows, in one pass over memory.
+
+        A matrix product with very few columns spends its time packing. Here each block of rows is
+        brought into cache once and multiplied by one vector after the other.
+        """
+        columns, n_forms = forms.shape
+        data = self._data[row, :columns]
+        result = np.empty((n_forms, len(data)), dtype=self.dtype)
+        vectors = np.ascontiguousarray(forms.T, dtype=self.dtype)
+        if columns == 0:
+            result[:] = 0.0
+        elif n_forms > _FEW_FORMS:
+            np.matmul(vectors, data.T, out=result)
+        else:
+            step = max(16, _CACHE_BYTES // (columns * self.dtype.itemsize))
+            for start in range(0, len(data), step):
+                block = data[start : start + step]
+                for r in range(n_forms):
+                    np.matmul(block, vectors[r], out=result[r, start : start + step])  # np.dot would copy
+        return result.astype(np.float64, copy=False)

@@ -1,0 +1,58 @@
+"""The Nyström embedding: z(x) = L⁻¹ k_S(x) with L Lᵀ = K_S for inducing arms S.
+
+Any factor of K_S serves (mean and variance depend only on the span of S); the Cholesky factor is the
+one to which a further arm can be appended without touching what is there (spec §1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from manyarms.kernels import KernelLike
+from manyarms.linalg import forward, pivoted_cholesky
+from manyarms.validation import Floats, Ints
+
+# A candidate whose residual k(s,s) − ‖z(s)‖² is below this share of k(s,s) lies in the span already.
+# With it no jitter is needed. Single precision stores z to 6e-8, hence its coarser limit.
+SPAN_TOLERANCE = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-5}
+
+
+@dataclass(frozen=True)
+class Nystrom:
+    """Inducing arms (their features) and the lower Cholesky factor of their covariance."""
+
+    kernel: KernelLike
+    points: Any
+    factor: Floats
+
+    @property
+    def width(self) -> int:
+        """How many inducing arms span the sketch."""
+        return len(self.factor)
+
+    def matrix(self, X: Any) -> Floats:
+        """L⁻¹ k_S(x) for every row of X."""
+        if not self.width:
+            return np.empty((len(X), 0))
+        return np.asarray(forward(self.factor, self.kernel.matrix(self.points, X)).T)
+
+
+def independent_subset(gram: Floats, prior: Floats, tolerance: float) -> tuple[Ints, Floats]:
+    """Which candidates add to the span, and the lower factor of their part of `gram`.
+
+    `gram` holds the candidates' covariances after what the present span explains, `prior` their k(s, s).
+    Cholesky with pivoting on the correlation scale: it stops once every remaining residual is at most
+    `tolerance` of its prior variance, so duplicates and near-duplicates are skipped.
+    """
+    usable = np.flatnonzero(np.diag(gram) > tolerance * prior)
+    if not len(usable):
+        return usable, np.empty((0, 0))
+    scale = np.sqrt(prior[usable])
+    correlation = gram[np.ix_(usable, usable)] / np.outer(scale, scale)
+    if len(usable) == 1:
+        return usable, np.sqrt(gram[usable[0], usable[0]]).reshape(1, 1)
+    factor, order = pivoted_cholesky(correlation, tolerance)
+    return usable[order], factor * scale[order][:, None]

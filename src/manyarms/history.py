@@ -1,0 +1,79 @@
+"""What has been measured: pull counts, reward sums and sums of squares, one entry per arm ever pulled."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from manyarms.errors import InvalidRewardError
+from manyarms.validation import Floats, Ints, arm_indices, finite_rewards
+
+
+class History:
+    """Sufficient statistics of all rewards; its size is the number of *different* arms pulled."""
+
+    def __init__(self, n_arms: int) -> None:
+        self.n_arms = n_arms
+        self._place: dict[int, int] = {}
+        self._arms: list[int] = []
+        self._totals = np.zeros((3, 16))  # counts, sums, squares, by order of first pull
+
+    def __len__(self) -> int:
+        return len(self._arms)
+
+    @property
+    def pulls(self) -> int:
+        """t, the number of rewards seen."""
+        return int(self._totals[0].sum())
+
+    @property
+    def arms(self) -> Ints:
+        """Different arms pulled, in order of their first pull."""
+        return np.array(self._arms, dtype=np.int64)
+
+    @property
+    def counts(self) -> Floats:
+        """Pulls of each of `arms`."""
+        return self._totals[0, : len(self)].copy()
+
+    @property
+    def sums(self) -> Floats:
+        """Sum of rewards of each of `arms`."""
+        return self._totals[1, : len(self)].copy()
+
+    @property
+    def squares(self) -> Floats:
+        """Sum of squared rewards of each of `arms`."""
+        return self._totals[2, : len(self)].copy()
+
+    def count_of(self, arm: int) -> int:
+        """Pulls of one arm, zero when it was never pulled."""
+        place = self._place.get(int(arm))
+        return 0 if place is None else int(self._totals[0, place])
+
+    def add(self, arms: ArrayLike, rewards: ArrayLike) -> None:
+        """Count these pulls; nothing changes when one of them is invalid."""
+        indices = arm_indices(arms, self.n_arms)
+        values = finite_rewards(rewards, len(indices))
+        with np.errstate(over="ignore"):
+            squares = values * values
+        if not np.isfinite(squares).all():
+            raise InvalidRewardError(f"reward {values[~np.isfinite(squares)][0]} is too large to be squared")
+        for arm in indices.tolist():
+            if arm not in self._place:
+                self._place[arm] = len(self._arms)
+                self._arms.append(arm)
+        if len(self) > self._totals.shape[1]:
+            self._totals = np.pad(self._totals, ((0, 0), (0, 2 * len(self) - self._totals.shape[1])))
+        places = [self._place[arm] for arm in indices.tolist()]
+        for row, amount in enumerate((np.ones_like(values), values, squares)):
+            np.add.at(self._totals[row], places, amount)
+
+
+def grouped(arms: Ints, rewards: Floats) -> tuple[Ints, Floats, Floats]:
+    """Different arms (in order of appearance), pulls of each and reward sum of each."""
+    unique, first, inverse = np.unique(arms, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    counts = np.bincount(inverse, minlength=len(unique)).astype(np.float64)
+    sums = np.bincount(inverse, weights=rewards, minlength=len(unique)).astype(np.float64)
+    return unique[order].astype(np.int64), counts[order], sums[order]

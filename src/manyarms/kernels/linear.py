@@ -1,0 +1,30 @@
+"""The linear kernel: Bayesian linear regression, and the common ground with OFUL and its sketches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from manyarms.kernels.base import Kernel, numeric, replace_field
+from manyarms.validation import Floats, non_negative
+
+
+@dataclass(frozen=True)
+class Linear(Kernel):
+    """k(x, y) = xᵀy + bias²."""
+
+    bias: float = 0.0
+
+    def __post_init__(self) -> None:
+        replace_field(self, "bias", non_negative("bias", self.bias))
+
+    def matrix(self, X: Any, Y: Any) -> Floats:
+        """Inner products."""
+        return numeric(X) @ numeric(Y).T + self.bias**2
+
+    def diag(self, X: Any) -> Floats:
+        """Squared norms."""
+        X = numeric(X)
+        return np.asarray(np.einsum("ij,ij->i", X, X) + self.bias**2)

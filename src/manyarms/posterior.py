@@ -1,0 +1,410 @@
+"""The sparse Gaussian-process posterior over a whole pool, kept up to date step by step.
+
+    mean      μ̃(x)  = z(x)ᵀ V⁻¹ b                                       (BKB (4), BBKB (1) with Zᵀy)
+    leverage  σ̃²(x) = (k(x,x) − ‖z(x)‖²)/λ + z(x)ᵀ V⁻¹ z(x)              (BKB (2), BBKB (2); spec §1)
+
+The papers use σ̃² on two scales, and here they have two names: *leverage* is the ridge-leverage scale of
+BKB and BBKB (at most k/λ), *variance* is λ times it, the posterior variance in squared reward units that
+S-GP-TS and DUETS use. The conversion is in `PosteriorState.variance` and nowhere else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from manyarms.embeddings import Embedding, GrowingMatrix, Nystrom
+from manyarms.embeddings.nystrom import SPAN_TOLERANCE, independent_subset
+from manyarms.errors import InvalidKernelError, InvalidParameterError
+from manyarms.history import grouped
+from manyarms.kernels import KernelLike, as_kernel
+from manyarms.linalg import forward, inverse_lower
+from manyarms.pool import Pool
+from manyarms.precision import InversePrecision
+from manyarms.update import Border, PoolValues, Pulls, Weights, new_columns
+from manyarms.validation import Floats, Ints, arm_indices, finite_rewards, positive
+
+
+@dataclass(frozen=True)
+class PosteriorState:
+    """All that a posterior has learned, as one immutable value; an update makes a new one."""
+
+    inducing: Ints  # arms that span the sketch
+    arms: Ints  # different arms pulled, in order of their first pull
+    counts: Floats
+    sums: Floats
+    weights: Weights
+    pool_values: PoolValues
+    prior: Floats
+    ridge: float
+
+    @property
+    def mean(self) -> Floats:
+        """μ̃ of every arm."""
+        return self.pool_values.mean
+
+    @cached_property
+    def leverage(self) -> Floats:
+        """σ̃² of every arm on the ridge-leverage scale, between 0 and k/λ."""
+        values = self.pool_values
+        # V ≤ (λ + tκ²)I, so zᵀV⁻¹z cannot be smaller than this; rounding can make it so.
+        floor = (self.prior - values.residual) / (self.ridge + self.counts.sum() * self.prior.max())
+        return np.asarray(values.residual / self.ridge + np.maximum(values.quadratic, floor))
+
+    @property
+    def variance(self) -> Floats:
+        """λσ̃² of every arm: the posterior variance in squared reward units."""
+        return self.ridge * self.leverage
+
+    @property
+    def width(self) -> int:
+        """m, the size of the sketch."""
+        return len(self.weights.vector)
+
+    @property
+    def pulls(self) -> int:
+        """t, how many rewards have been conditioned on."""
+        return int(self.counts.sum())
+
+    @property
+    def effective_dimension(self) -> float:
+        """Σ_i n_i σ̃²(x_i), which is d_eff = Tr K(K+λI)⁻¹ when the posterior is exact."""
+        return float(self.counts @ self.leverage[self.arms])
+
+    @property
+    def log_det(self) -> float:
+        """log det(V/λ), which is log det(K/λ + I) when the posterior is exact."""
+        return self.weights.log_det
+
+
+class Posterior:
+    """The owner of the big arrays: z of every arm (A × m) and, per arm, mean and leverage.
+
+    It starts with an empty sketch (mean 0, leverage k/λ). `update` appends inducing arms and conditions
+    on pulls together, in one pass over the pool. Every method checks its input before anything changes
+    and then replaces `state` in one assignment, so a call that fails, or is interrupted, leaves the
+    posterior as it was.
+
+    `storage="float32"` halves the memory of the columns. Mean and variance are then within 1e-4 of the
+    prior scale of their double-precision values (tests/agreement/test_single_precision.py).
+    """
+
+    def __init__(
+        self, pool: Pool, kernel: KernelLike, ridge: float, *, storage: DTypeLike = np.float64
+    ) -> None:
+        self.pool = pool
+        self.kernel = as_kernel(kernel)
+        self.ridge = positive("ridge", ridge)
+        if np.dtype(storage) not in SPAN_TOLERANCE:
+            raise InvalidParameterError("storage", storage, "float64 or float32")
+        self.storage = np.dtype(storage)
+        self._columns = GrowingMatrix(pool.n_arms, dtype=self.storage)
+        self._pulled_rows = GrowingMatrix(0)
+        self._slots = np.full(pool.n_arms, -1, dtype=np.int64)
+        self.state = self._empty_state()
+
+    # ------------------------------------------------------------------ reading
+
+    @property
+    def mean(self) -> Floats:
+        """μ̃ of every arm."""
+        return self.state.mean
+
+    @property
+    def leverage(self) -> Floats:
+        """σ̃² of every arm, ridge-leverage scale."""
+        return self.state.leverage
+
+    @property
+    def variance(self) -> Floats:
+        """λσ̃² of every arm, squared reward units."""
+        return self.state.variance
+
+    @property
+    def inducing(self) -> Ints:
+        """The arms that span the sketch."""
+        return self.state.inducing
+
+    def rows(self, arms: ArrayLike) -> Floats:
+        """z(x) of some arms, in double precision."""
+        return self._columns.rows(arms, self.state.width)
+
+    def embedding(self) -> Embedding:
+        """z as a function of features, also for points outside the pool."""
+        inducing = self.state.inducing
+        return Nystrom(self.kernel, self.pool.take(inducing), np.tril(self.rows(inducing)))
+
+    def at(self, features: Any) -> tuple[Floats, Floats]:
+        """Mean and variance (squared reward units) at any points, in the pool or not."""
+        Z = self.embedding().matrix(features)
+        mean, leverage = self._at_rows(Z, self._prior(features))
+        return mean, self.ridge * leverage
+
+    def _at_rows(self, Z: Floats, prior: Floats) -> tuple[Floats, Floats]:
+        quadratic = np.einsum("ij,ji->i", Z, self.state.weights.precision.apply(Z.T))
+        residual = np.maximum(prior - np.einsum("ij,ij->i", Z, Z), 0.0)
+        return Z @ self.state.weights.vector, residual / self.ridge + np.maximum(quadratic, 0.0)
+
+    def forms(self, vectors: Floats) -> Floats:
+        """vᵀz(x) of every arm for each column v of an m × r matrix: an r × A array, in one pass."""
+        return self._columns.product(vectors, slice(None))
+
+    # ------------------------------------------------------------------ changing
+
+    def condition(self, arms: ArrayLike, rewards: ArrayLike) -> None:
+        """Take in the rewards of pulled arms; an arm may appear any number of times."""
+        self.update(arms=arms, rewards=rewards)
+
+    def append(self, inducing: ArrayLike) -> None:
+        """Add inducing arms; those already in the span are skipped."""
+        self.update(inducing=inducing)
+
+    def update(self, inducing: ArrayLike = (), arms: ArrayLike = (), rewards: ArrayLike = ()) -> None:
+        """Append inducing arms, then condition on pulls: one pass over the pool for both."""
+        wanted, pulled, counts, sums = self._checked(inducing, arms, rewards)
+        state = self._updated(wanted, pulled, counts, sums)
+        self._slots[state.arms[len(self.state.arms) :]] = np.arange(len(self.state.arms), len(state.arms))
+        self.state = state
+
+    def after(self, arms: ArrayLike, rewards: ArrayLike) -> PosteriorState:
+        """What `condition` would lead to, without going there."""
+        _, pulled, counts, sums = self._checked((), arms, rewards)
+        return self._updated(np.empty(0, dtype=np.int64), pulled, counts, sums)
+
+    def refit(self, arms: ArrayLike, sums: ArrayLike) -> None:
+        """Replace the reward sums of arms pulled before; counts and variances stay. One pass for the mean."""
+        chosen = arm_indices(arms, self.pool.n_arms)
+        values = finite_rewards(sums, len(chosen))
+        slots = self._slots[chosen]
+        unpulled = (slots < 0) | (slots >= len(self.state.arms))
+        if unpulled.any():
+            raise InvalidParameterError("arms", int(chosen[unpulled][0]), "an arm that was pulled before")
+        state = self.state
+        replaced = state.sums.copy()
+        replaced[slots] = values
+        vector = state.weights.precision.apply(
+            (self._pulled_rows.corner(len(state.arms), state.width).T @ replaced)[:, None]
+        )[:, 0]
+        mean = self._columns.product(vector[:, None], slice(None))[0]
+        self.state = replace(
+            state,
+            sums=replaced,
+            weights=replace(state.weights, vector=vector),
+            pool_values=replace(state.pool_values, mean=mean),
+        )
+
+    def rebuild(self, inducing: ArrayLike) -> None:
+        """Drop the sketch and build it anew on these arms (compaction), keeping all pulls. O(A·m²)."""
+        wanted = _unique(arm_indices(inducing, self.pool.n_arms))
+        points = self.pool.take(wanted)
+        gram, prior = self._covariances(points, points), self.state.prior[wanted]
+        chosen, factor = independent_subset(gram, prior, SPAN_TOLERANCE[self.storage])
+        self._rebuild_on(Nystrom(self.kernel, points[chosen], factor), wanted[chosen])
+
+    def _rebuild_on(self, embedding: Embedding, inducing: Ints) -> None:
+        state, m = self.state, embedding.width
+        pulled_rows = embedding.matrix(self.pool.take(state.arms))
+        V = (pulled_rows.T * state.counts) @ pulled_rows + self.ridge * np.eye(m)
+        inverse_factor = inverse_lower(V)
+        precision = InversePrecision.of(V)
+        vector = precision.apply((pulled_rows.T @ state.sums)[:, None])[:, 0]
+        log_det = float(-2.0 * np.log(np.diag(inverse_factor)).sum() - m * np.log(self.ridge))
+        columns = GrowingMatrix(self.pool.n_arms, m + 8, dtype=self.storage)
+        values = _empty_values(self.pool.n_arms)
+        for where, block in self.pool.blocks(bytes_per_arm=8 * (3 * m + 8)):
+            Z = embedding.matrix(block)
+            columns.write(where, slice(0, m), Z)
+            values.residual[where] = np.maximum(state.prior[where] - np.einsum("ij,ij->i", Z, Z), 0.0)
+            whitened = inverse_factor @ Z.T
+            values.quadratic[where] = np.einsum("ij,ij->j", whitened, whitened)
+            values.mean[where] = Z @ vector
+        rows = GrowingMatrix(len(state.arms), m)
+        rows.write(slice(None), slice(0, m), pulled_rows)
+        self._columns, self._pulled_rows = columns, rows
+        self.state = replace(
+            state, inducing=inducing, weights=Weights(precision, vector, log_det), pool_values=values
+        )
+
+    def extend(self, pool: Pool) -> None:
+        """Go on with a pool that has more arms behind the present ones (`Pool.extended`)."""
+        state, before = self.state, self.pool.n_arms
+        more = pool.features[before:]
+        prior, Z = self._prior(more), self.embedding().matrix(more)
+        mean, _ = self._at_rows(Z, prior)
+        quadratic = np.einsum("ij,ji->i", Z, state.weights.precision.apply(Z.T))
+        columns = GrowingMatrix(pool.n_arms, state.width + 8, dtype=self.storage)
+        columns.write(slice(0, before), slice(0, state.width), self._columns.corner(before, state.width))
+        columns.write(slice(before, None), slice(0, state.width), Z)
+        values = PoolValues(
+            np.concatenate(
+                [state.pool_values.residual, np.maximum(prior - np.einsum("ij,ij->i", Z, Z), 0.0)]
+            ),
+            np.concatenate([state.pool_values.quadratic, quadratic]),
+            np.concatenate([state.pool_values.mean, mean]),
+        )
+        self.pool, self._columns = pool, columns
+        self._slots = np.concatenate([self._slots, np.full(len(more), -1, dtype=np.int64)])
+        self.state = replace(state, prior=np.concatenate([state.prior, prior]), pool_values=values)
+
+    # ------------------------------------------------------------------ inside
+
+    def _checked(
+        self, inducing: ArrayLike, arms: ArrayLike, rewards: ArrayLike
+    ) -> tuple[Ints, Ints, Floats, Floats]:
+        wanted = _unique(arm_indices(inducing, self.pool.n_arms))
+        pulled = arm_indices(arms, self.pool.n_arms)
+        return wanted, *grouped(pulled, finite_rewards(rewards, len(pulled)))
+
+    def _updated(self, wanted: Ints, pulled: Ints, counts: Floats, sums: Floats) -> PosteriorState:
+        """The state after the append and the pulls; writes only outside the state in use."""
+        state, m = self.state, self.state.width
+        known, slots = len(state.arms), self._slots[pulled]
+        unseen = (slots < 0) | (slots >= known)  # a slot beyond `known` was left by an interrupted update
+        first_pulls = pulled[unseen]
+        slots[unseen] = np.arange(known, known + len(first_pulls))
+        seen = np.concatenate([state.arms, first_pulls])
+        self._pulled_rows.reserve(len(seen), m)
+        if len(first_pulls):
+            self._pulled_rows.write(slice(known, len(seen)), slice(0, m), self._columns.rows(first_pulls, m))
+        rows = self._pulled_rows.corner(len(seen), m)
+        weights, forms, border, at_seen = state.weights, [], None, np.empty((0, len(seen)))
+        accepted = np.empty(0, dtype=np.int64)
+
+        chosen = self._independent(wanted)
+        if chosen is not None:
+            accepted, accepted_rows, factor = chosen
+            covariances = self._covariances(self.pool.take(accepted), self.pool.take(seen))
+            at_seen = forward(factor, covariances - accepted_rows @ rows.T)
+            border = Border.plan(
+                weights,
+                self.ridge,
+                rows[:known],
+                state.counts,
+                state.sums,
+                accepted_rows,
+                factor,
+                at_seen[:, :known],
+            )
+            weights = border.extend(weights, self.ridge)
+            forms += [accepted_rows.T, border.H]
+            rows = np.hstack([rows, at_seen.T])
+            self._pulled_rows.reserve(len(seen), m + len(accepted))
+            self._pulled_rows.write(slice(0, len(seen)), slice(m, m + len(accepted)), at_seen.T)
+
+        pulls = None
+        if len(pulled):
+            pulls = Pulls.plan(weights, rows[slots], counts, sums)
+            weights = pulls.apply(weights, counts)
+            forms.append(pulls.G[:m])
+
+        values = state.pool_values
+        if forms:
+            values = self._pass_over_pool(np.hstack(forms), border, pulls, accepted, seen, at_seen)
+        totals = np.zeros((2, len(seen)))
+        totals[:, :known] = state.counts, state.sums
+        totals[:, slots] += counts, sums
+        return replace(
+            state,
+            inducing=np.concatenate([state.inducing, accepted]),
+            arms=seen,
+            counts=totals[0],
+            sums=totals[1],
+            weights=weights,
+            pool_values=values,
+        )
+
+    def _independent(self, wanted: Ints) -> tuple[Ints, Floats, Floats] | None:
+        """Of the wanted arms those that add to the span, their rows of z and their residual's factor."""
+        tolerance, state = SPAN_TOLERANCE[self.storage], self.state
+        wanted = wanted[state.pool_values.residual[wanted] > tolerance * state.prior[wanted]]
+        if not len(wanted):
+            return None
+        points, rows = self.pool.take(wanted), self._columns.rows(wanted, state.width)
+        gram = self._covariances(points, points) - rows @ rows.T
+        chosen, factor = independent_subset(gram, state.prior[wanted], tolerance)
+        return (wanted[chosen], rows[chosen], factor) if len(chosen) else None
+
+    def _pass_over_pool(
+        self,
+        forms: Floats,
+        border: Border | None,
+        pulls: Pulls | None,
+        accepted: Ints,
+        seen: Ints,
+        at_seen: Floats,
+    ) -> PoolValues:
+        """The one pass: all linear forms of z at every arm, new columns, and the updated values per arm."""
+        m, a = self.state.width, len(accepted)
+        if border is not None:
+            self._columns.reserve(self.pool.n_arms, m + a)
+            points = self.pool.take(accepted)
+        values = _empty_values(self.pool.n_arms)
+        for where, block in self.pool.blocks(bytes_per_arm=8 * (3 * forms.shape[1] + 4 * a + 8)):
+            products = self._columns.product(forms, where)
+            now = PoolValues(
+                *(getattr(self.state.pool_values, name)[where] for name in ("residual", "quadratic", "mean"))
+            )
+            if border is not None:
+                added = new_columns(border, self._covariances(block, points).T, products[:a])
+                added = added.astype(self.storage).astype(np.float64)
+                inside = (seen >= where.start) & (seen < where.stop)
+                added[:, seen[inside] - where.start] = at_seen[:, inside]
+                self._columns.write(where, slice(m, m + a), added.T)
+                now = now.bordered(border, products[a : 2 * a], added)
+            if pulls is not None:
+                projections = products[2 * a :]
+                if border is not None:
+                    projections = projections + pulls.G[m:].T @ added
+                now = now.pulled(pulls, projections)
+            values.residual[where], values.quadratic[where], values.mean[where] = (
+                now.residual,
+                now.quadratic,
+                now.mean,
+            )
+        values.residual[accepted] = 0.0
+        return values
+
+    def _covariances(self, X: Any, Y: Any) -> Floats:
+        K = self.kernel.matrix(X, Y)
+        if K.shape != (len(X), len(Y)):
+            raise InvalidKernelError(
+                f"{self.kernel!r}.matrix gave shape {K.shape} for {len(X)} × {len(Y)} arms"
+            )
+        if not np.isfinite(K).all():
+            raise InvalidKernelError(f"{self.kernel!r}.matrix gave {K[~np.isfinite(K)][0]}")
+        return K
+
+    def _prior(self, features: Any) -> Floats:
+        prior = np.asarray(self.kernel.diag(features), dtype=np.float64)
+        if prior.shape != (len(features),):
+            raise InvalidKernelError(
+                f"{self.kernel!r}.diag gave shape {prior.shape} for {len(features)} arms"
+            )
+        wrong = ~(np.isfinite(prior) & (prior >= 0))
+        if wrong.any():
+            raise InvalidKernelError(
+                f"{self.kernel!r}.diag gave {prior[wrong][0]}, a variance must be finite and ≥ 0"
+            )
+        return prior
+
+    def _empty_state(self) -> PosteriorState:
+        prior = np.concatenate([self._prior(block) for _, block in self.pool.blocks(bytes_per_arm=64)])
+        if not prior.any():
+            raise InvalidKernelError(f"{self.kernel!r}.diag is 0 for every arm: nothing can be learned")
+        none, nothing = np.empty(0, dtype=np.int64), np.empty(0)
+        weights = Weights(InversePrecision.of(np.empty((0, 0))), nothing, 0.0)
+        values = PoolValues(prior.copy(), np.zeros_like(prior), np.zeros_like(prior))
+        return PosteriorState(none, none, nothing, nothing, weights, values, prior, self.ridge)
+
+
+def _empty_values(n_arms: int) -> PoolValues:
+    return PoolValues(np.empty(n_arms), np.empty(n_arms), np.empty(n_arms))
+
+
+def _unique(arms: Ints) -> Ints:
+    """Without repetition, in order of appearance."""
+    return arms[np.sort(np.unique(arms, return_index=True)[1])]

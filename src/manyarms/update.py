@@ -1,0 +1,121 @@
+"""One step of the sparse posterior: append inducing arms, then condition on pulls, in one pass over the pool.
+
+Everything random access needs (the pulled arms, V⁻¹, the weights) is small and is brought up to date
+first. That fixes, for each arm x, which linear forms of z(x) are needed: zᵀz_s for a new column, zᵀH for
+its border in V, zᵀG for the pulls. All of them are then read off in a single pass over the stored
+columns, O(A·m) for the whole step (spec §1, "Incremental facts").
+
+Notation: S appended arms (a of them), P pulled arms, U arms pulled in this step (u of them);
+V = Z_Pᵀ N Z_P + λI; C = Z_Pᵀ N z_new; H = V⁻¹C; D = z_newᵀ N z_new + λI − CᵀH; w = V⁻¹b.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from manyarms.linalg import forward, inverse_lower
+from manyarms.precision import InversePrecision
+from manyarms.validation import Floats
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The part of the posterior that lives in the m dimensions of z: V⁻¹, w = V⁻¹b and log det(V/λ)."""
+
+    precision: InversePrecision
+    vector: Floats
+    log_det: float
+
+
+@dataclass(frozen=True)
+class Border:
+    """New columns of z, and what they add to zᵀV⁻¹z and to the mean."""
+
+    rows: Floats  # z(s) of the appended arms in the columns so far, a × m
+    factor: Floats  # lower factor of the appended arms' residual covariance, a × a
+    H: Floats
+    inverse_schur: Floats  # E⁻¹ with E Eᵀ = D
+    weights: Floats  # last a entries of the new w
+
+    @classmethod
+    def plan(
+        cls, old: Weights, ridge: float, pulled: Floats, counts: Floats, sums: Floats, rows: Floats,
+        factor: Floats, new: Floats,
+    ) -> Border:  # fmt: skip
+        """`pulled` is Z_P (P × m), `new` the new columns at the pulled arms (a × P)."""
+        weighted = new * counts
+        C = pulled.T @ weighted.T
+        H = old.precision.apply(C)
+        D = weighted @ new.T + ridge * np.eye(len(new)) - C.T @ H
+        inverse_schur = inverse_lower(D)
+        weights = inverse_schur.T @ (inverse_schur @ (new @ sums - C.T @ old.vector))
+        return cls(rows, factor, H, inverse_schur, weights)
+
+    def extend(self, old: Weights, ridge: float) -> Weights:
+        """V⁻¹ and w with the new columns."""
+        vector = np.concatenate([old.vector - self.H @ self.weights, self.weights])
+        growth = -2.0 * np.log(np.diag(self.inverse_schur)).sum() - len(self.weights) * np.log(ridge)
+        return Weights(
+            old.precision.bordered(self.H, self.inverse_schur), vector, old.log_det + float(growth)
+        )
+
+
+@dataclass(frozen=True)
+class Pulls:
+    """What pulls of some arms take from zᵀV⁻¹z and add to the mean."""
+
+    G: Floats  # V⁻¹ Z_Uᵀ, m × u
+    inverse_factor: Floats  # E⁻¹ with E Eᵀ = N⁻¹ + Z_U V⁻¹ Z_Uᵀ
+    gain: Floats  # (E Eᵀ)⁻¹ (mean reward − present mean), by which zᵀG enters the mean
+
+    @classmethod
+    def plan(cls, old: Weights, rows: Floats, counts: Floats, sums: Floats) -> Pulls:
+        """`rows` is Z_U (u × m)."""
+        G = old.precision.apply(rows.T)
+        inverse_factor = inverse_lower(rows @ G + np.diag(1.0 / counts))
+        gain = inverse_factor.T @ (inverse_factor @ (sums / counts - rows @ old.vector))
+        return cls(G, inverse_factor, gain)
+
+    def apply(self, old: Weights, counts: Floats) -> Weights:
+        """V⁻¹ and w after the pulls; det grows by det(I + N Z V⁻¹ Zᵀ)."""
+        growth = np.log(counts).sum() - 2.0 * np.log(np.diag(self.inverse_factor)).sum()
+        precision = old.precision.pulled(self.G, self.inverse_factor)
+        return Weights(precision, old.vector + self.G @ self.gain, old.log_det + float(growth))
+
+
+@dataclass(frozen=True)
+class PoolValues:
+    """Per arm of a block: k − ‖z‖², zᵀV⁻¹z and the posterior mean."""
+
+    residual: Floats
+    quadratic: Floats
+    mean: Floats
+
+    def bordered(self, border: Border, projections: Floats, columns: Floats) -> PoolValues:
+        """`projections` is Hᵀz, `columns` the new entries of z, both a × arms."""
+        difference = projections - columns
+        return PoolValues(
+            np.maximum(self.residual - _column_squares(columns), 0.0),
+            self.quadratic + _column_squares(border.inverse_schur @ difference),
+            self.mean - border.weights @ difference,
+        )
+
+    def pulled(self, pulls: Pulls, projections: Floats) -> PoolValues:
+        """`projections` is Gᵀz, u × arms."""
+        return PoolValues(
+            self.residual,
+            self.quadratic - _column_squares(pulls.inverse_factor @ projections),
+            self.mean + pulls.gain @ projections,
+        )
+
+
+def new_columns(border: Border, covariances: Floats, products: Floats) -> Floats:
+    """z_new(x) = L⁻¹ (k(s, x) − z(s)ᵀz(x)), a × arms; for one arm L is √(k(s,s) − ‖z(s)‖²)."""
+    return forward(border.factor, covariances - products)
+
+
+def _column_squares(values: Floats) -> Any:
+    return np.einsum("ij,ij->j", values, values)
