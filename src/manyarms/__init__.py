@@ -3,23 +3,42 @@
 from manyarms import errors
 from manyarms.history import History
 from manyarms.kernels import RBF, Hamming, Linear, Matern, Product, Scale, SklearnKernel, Sum, Tanimoto
+from manyarms.maximize import Arm, Result, maximize
+from manyarms.optimizer import Best, Optimizer
+from manyarms.policies import BBKB, BKB, GPBUCB, GPUCB, EpsGreedy, MiniGPUCB, Policy, SoRUCB
 from manyarms.pool import Pool
 from manyarms.posterior import Posterior
+from manyarms.trace import Batch, BatchRecord
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BBKB",
+    "BKB",
+    "GPBUCB",
+    "GPUCB",
     "RBF",
+    "Arm",
+    "Batch",
+    "BatchRecord",
+    "Best",
+    "EpsGreedy",
     "Hamming",
     "History",
     "Linear",
     "Matern",
+    "MiniGPUCB",
+    "Optimizer",
+    "Policy",
     "Pool",
     "Posterior",
     "Product",
+    "Result",
     "Scale",
     "SklearnKernel",
+    "SoRUCB",
     "Sum",
     "Tanimoto",
     "errors",
+    "maximize",
 ]

@@ -10,6 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 
+def shown(value: Any, longest: int = 120) -> str:
+    """`repr(value)`, cut to fit an error message."""
+    text = repr(value)
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
 class ManyarmsError(Exception):
     """Base of every error raised on purpose by this package."""
 
@@ -18,8 +24,11 @@ class InvalidParameterError(ManyarmsError, ValueError):
     """A setting lies outside its legal range."""
 
     def __init__(self, name: str, value: Any, rule: str) -> None:
-        super().__init__(f"{name} must be {rule}, got {value!r}")
+        super().__init__(f"{name} must be {rule}, got {shown(value)}")
         self.name, self.value, self.rule = name, value, rule
+
+    def __reduce__(self) -> tuple[Any, ...]:  # so that it survives the trip home from a worker process
+        return type(self), (self.name, self.value, self.rule)
 
 
 class InvalidFeaturesError(ManyarmsError, ValueError):
@@ -30,7 +39,11 @@ class EmptyPoolError(ManyarmsError, ValueError):
     """A pool without a single arm."""
 
 
-class DuplicateIdError(ManyarmsError, ValueError):
+class InvalidIdError(ManyarmsError, ValueError):
+    """Ids that cannot name the arms: missing, unhashable, or not one per arm."""
+
+
+class DuplicateIdError(InvalidIdError):
     """Two arms were given the same id."""
 
 
@@ -55,4 +68,74 @@ class MissingExtraError(ManyarmsError, ImportError):
 
     def __init__(self, library: str, extra: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs {library}: pip install 'manyarms[{extra}]'")
-        self.library, self.extra = library, extra
+        self.library, self.extra, self.purpose = library, extra, purpose
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.library, self.extra, self.purpose)
+
+
+class UnknownTicketError(ManyarmsError, LookupError):
+    """A ticket that was never handed out."""
+
+
+class AlreadyToldError(ManyarmsError, ValueError):
+    """A ticket whose result is in already, or that was given up with `forget`."""
+
+
+class NothingToAskError(ManyarmsError, LookupError):
+    """No arm may be chosen: the pool is exhausted, or the mask of eligible arms leaves none."""
+
+
+class BudgetSpentError(ManyarmsError, RuntimeError):
+    """All pulls that the budget allows have been handed out."""
+
+
+class AllFailedError(ManyarmsError, RuntimeError):
+    """Every trial of a batch failed, so going on makes no sense; `result` holds what was measured before."""
+
+    def __init__(self, message: str, result: Any) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+class CheckpointError(ManyarmsError, ValueError):
+    """A saved run that cannot be loaded: damaged, of another version, or of another pool."""
+
+
+class NoResultsError(ManyarmsError, LookupError):
+    """A question that needs at least one result."""
+
+
+# ---------------------------------------------------------------- many agents, one server
+
+
+class MessageError(ManyarmsError):
+    """Base of every reason to refuse a message; the receiver's state is unchanged."""
+
+
+class CorruptMessageError(MessageError, ValueError):
+    """Bytes that are no message: wrong mark, unknown kind, wrong length or checksum."""
+
+
+class WireVersionError(MessageError, ValueError):
+    """A message written in a version of the encoding that this package does not read."""
+
+
+class UnknownAgentError(MessageError, LookupError):
+    """A message from an agent that does not take part."""
+
+
+class ImpossibleMessageError(MessageError, ValueError):
+    """A well-formed message whose sizes or numbers cannot be right, or of a kind nobody sends here."""
+
+
+class SavedStateError(ManyarmsError, ValueError):
+    """A saved server state that cannot be read, or that belongs to another problem."""
+
+
+class SamplingCapError(ManyarmsError, RuntimeError):
+    """Rejection draws from an active region found no point at all within the stated number of tries."""
+
+
+class StalledRunError(ManyarmsError, RuntimeError):
+    """Nothing is left to deliver, nothing to pull, and the run is not finished."""

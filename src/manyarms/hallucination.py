@@ -56,7 +56,7 @@ class Hallucination:
     def watch(self, arms: ArrayLike) -> None:
         """Keep these arms' leverage current from now on; arms watched already are left out by the caller."""
         added = arm_indices(arms, self._posterior.pool.n_arms)
-        rows = self._posterior.rows(added)
+        rows = self._state.columns.rows(added, self._state.width)
         final = rows @ self._directions[:, : max(len(self._runs) - 1, 0)]
         before = self._state.leverage[added] - np.einsum("ij,ij->i", final, final)
         column = rows @ self._runs[-1].g if self._runs else np.zeros(len(added))
@@ -79,8 +79,10 @@ class Hallucination:
 
     def undo(self, pulls: int = 1) -> None:
         """Take back the last pulls."""
-        remaining = self.pulls
-        remaining = remaining[: len(remaining) - count("pulls", pulls)]
+        made = self.pulls
+        if count("pulls", pulls) > len(made):
+            raise InvalidParameterError("pulls", pulls, f"at most the {len(made)} that were made")
+        remaining = made[: len(made) - pulls]
         watched = self.watched
         self.__init__(self._posterior)  # type: ignore[misc]
         for arm in remaining:
@@ -91,12 +93,12 @@ class Hallucination:
         """σ̃²_t of some arms, or of every arm in one pass over the pool."""
         if arms is None:
             reduced = self._state.leverage.copy()
-            if self._runs:
-                for form in self._posterior.forms(self._directions):
-                    reduced -= form * form
+            for where, _ in self._posterior.pool.blocks(bytes_per_arm=16 * len(self._runs)):
+                for form in self._state.columns.product(self._directions, where):
+                    reduced[where] -= form * form
             return np.maximum(reduced, 0.0)
         chosen = arm_indices(arms, self._posterior.pool.n_arms)
-        forms = self._posterior.rows(chosen) @ self._directions
+        forms = self._state.columns.rows(chosen, self._state.width) @ self._directions
         return np.asarray(np.maximum(self._state.leverage[chosen] - np.einsum("ij,ij->i", forms, forms), 0.0))
 
     def at_feedback(self, arm: int) -> Floats:
@@ -105,7 +107,7 @@ class Hallucination:
 
     def _row(self, arm: int) -> tuple[Floats, Floats]:
         if arm not in self._rows:
-            z = self._posterior.rows(arm)
+            z = self._state.columns.rows(arm, self._state.width)
             self._rows[arm] = z, self._state.weights.precision.apply(z[:, None])[:, 0]
         return self._rows[arm]
 

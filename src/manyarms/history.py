@@ -6,14 +6,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manyarms.errors import InvalidRewardError
-from manyarms.validation import Floats, Ints, arm_indices, finite_rewards
+from manyarms.validation import Floats, Ints, arm_index, arm_indices, count, finite_rewards
 
 
 class History:
     """Sufficient statistics of all rewards; its size is the number of *different* arms pulled."""
 
     def __init__(self, n_arms: int) -> None:
-        self.n_arms = n_arms
+        self.n_arms = count("n_arms", n_arms)
         self._place: dict[int, int] = {}
         self._arms: list[int] = []
         self._totals = np.zeros((3, 16))  # counts, sums, squares, by order of first pull
@@ -48,26 +48,38 @@ class History:
 
     def count_of(self, arm: int) -> int:
         """Pulls of one arm, zero when it was never pulled."""
-        place = self._place.get(int(arm))
+        place = self._place.get(arm_index(arm, self.n_arms))
         return 0 if place is None else int(self._totals[0, place])
 
     def add(self, arms: ArrayLike, rewards: ArrayLike) -> None:
         """Count these pulls; nothing changes when one of them is invalid."""
         indices = arm_indices(arms, self.n_arms)
         values = finite_rewards(rewards, len(indices))
+        different, inverse = np.unique(indices, return_inverse=True)
+        fresh = [arm for arm in dict.fromkeys(indices.tolist()) if arm not in self._place]
+        new_place = {arm: len(self) + i for i, arm in enumerate(fresh)}
+        places = [new_place.get(arm, self._place.get(arm, -1)) for arm in different.tolist()]
+        self._reserve(len(self) + len(fresh))
+        totals = self._totals[:, places]
         with np.errstate(over="ignore"):
-            squares = values * values
-        if not np.isfinite(squares).all():
-            raise InvalidRewardError(f"reward {values[~np.isfinite(squares)][0]} is too large to be squared")
-        for arm in indices.tolist():
-            if arm not in self._place:
-                self._place[arm] = len(self._arms)
-                self._arms.append(arm)
-        if len(self) > self._totals.shape[1]:
-            self._totals = np.pad(self._totals, ((0, 0), (0, 2 * len(self) - self._totals.shape[1])))
-        places = [self._place[arm] for arm in indices.tolist()]
-        for row, amount in enumerate((np.ones_like(values), values, squares)):
-            np.add.at(self._totals[row], places, amount)
+            for row, amount in enumerate((np.ones_like(values), values, values * values)):
+                np.add.at(totals[row], inverse, amount)  # one by one: the same sums however pulls are batched
+        too_large = np.asarray(~np.isfinite(totals).all(axis=0))[inverse]
+        if too_large.any():
+            raise InvalidRewardError(f"reward {values[too_large][0]} is too large: its square overflows")
+        self._totals[:, places] = totals
+        self._arms += fresh
+        self._place.update(new_place)
+
+    def restore(self, arms: Ints, counts: Floats, sums: Floats, squares: Floats) -> None:
+        """Replace everything by statistics read from another history."""
+        self._arms = arms.tolist()
+        self._place = {arm: place for place, arm in enumerate(self._arms)}
+        self._totals = np.array([counts, sums, squares], dtype=np.float64)
+
+    def _reserve(self, size: int) -> None:
+        if size > self._totals.shape[1]:
+            self._totals = np.pad(self._totals, ((0, 0), (0, 2 * size - self._totals.shape[1])))
 
 
 def grouped(arms: Ints, rewards: Floats) -> tuple[Ints, Floats, Floats]:

@@ -23,8 +23,9 @@ class Candidates:
     """The different arms pulled so far, what is known of each before the coming update, and the last draw.
 
     `leverage` is σ̃² at the last feedback (BKB l. 9–14, BBKB l. 11–16 use variances from before the
-    update). `inclusion` holds, for each arm, the probability with which it entered the last draw, or 0
-    if it is not in it; only the incremental rule reads it. `covariance` gives K among chosen positions.
+    update). `inclusion` holds, for each arm, the probability with which it entered the last draw, 0 if it
+    was left out, and −1 if it was pulled since; only the incremental rule reads it. `covariance` gives K
+    among the arms.
     """
 
     arms: Ints

@@ -58,3 +58,12 @@ def pivoted_cholesky(matrix: Floats, tolerance: float) -> tuple[Floats, Ints]:
     """Lower factor and order of the rows, stopped once every remaining pivot is at most `tolerance`."""
     packed, pivots, rank, _ = _lapack().dpstrf(matrix, tol=tolerance, lower=1)
     return np.tril(packed[:rank, :rank]), np.asarray(pivots[:rank] - 1, dtype=np.int64)
+
+
+def backward(factor: Floats, right: Floats) -> Floats:
+    """Solve Lᵀ Y = R for a lower triangular L."""
+    if not len(factor):
+        return np.empty_like(right)
+    solution, failed = _lapack().dtrtrs(factor, right, lower=1, trans=1)
+    assert not failed, "a Cholesky factor has no zero on its diagonal"
+    return np.asarray(solution)

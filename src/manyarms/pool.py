@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from manyarms.errors import DuplicateIdError, InvalidFeaturesError, UnknownArmError
-from manyarms.features import as_features, from_frame, is_frame, row_blocks
+from manyarms.errors import (
+    DuplicateIdError,
+    EmptyPoolError,
+    InvalidFeaturesError,
+    InvalidIdError,
+    TableError,
+    UnknownArmError,
+    shown,
+)
+from manyarms.features import as_features, as_objects, from_frame, is_frame, row_blocks
 from manyarms.tables import read_table
-from manyarms.validation import arm_indices, count
+from manyarms.validation import arm_index, arm_indices, count, is_missing
 
 DEFAULT_MAX_MEMORY = 512 * 2**20
 _MAX_BLOCK_ROWS = 1 << 16
@@ -26,7 +34,8 @@ class Pool:
     `features` may be a matrix (float32, float64, integers, memory-mapped), a matrix of packed bits
     (uint8) or booleans, a pandas or polars frame, a list of strings, or any sequence of objects that
     the kernel understands. The array is kept, not copied: do not change it afterwards. Equal rows are
-    allowed; arms are told apart by index.
+    allowed; arms are told apart by index. (Booleans serve every kernel; Tanimoto is fastest on bits
+    packed beforehand with `numpy.packbits(bits, axis=1)`.)
 
     `ids` are the user's unique names of the arms (for a frame also the name of a column); by default
     an arm's id is its index. `max_memory` bounds, in bytes, the temporary arrays of any pass over the
@@ -44,9 +53,9 @@ class Pool:
         if is_frame(features):
             features, column_ids, names = from_frame(features, ids if isinstance(ids, str) else None)
             ids = column_ids if isinstance(ids, str) else ids
-        self.features: NDArray[Any] = as_features(features)
+        self.features: NDArray[Any] = as_features(features, names)
         self.max_memory = count("max_memory", max_memory, minimum=2**16)
-        self.names = None if names is None else list(names)
+        self.names = None if names is None else _checked_names(names, self.n_features)
         self._ids = None if ids is None else _checked_ids(ids, len(self.features))
 
     @classmethod
@@ -60,7 +69,10 @@ class Pool:
     ) -> Pool:
         """A pool from a CSV, TSV, Parquet, npy or npz file; see `manyarms.tables.read_table`."""
         table = read_table(path, id=id, features=features)
-        return cls(table.features, table.ids, names=table.names, max_memory=max_memory)
+        try:
+            return cls(table.features, table.ids, names=table.names, max_memory=max_memory)
+        except (InvalidFeaturesError, EmptyPoolError) as problem:
+            raise TableError(f"{path}: {problem}") from None
 
     @property
     def n_arms(self) -> int:
@@ -90,7 +102,7 @@ class Pool:
 
     def id_of(self, arm: int) -> Any:
         """The id of one arm."""
-        arm = int(arm_indices(arm, self.n_arms)[0])
+        arm = arm_index(arm, self.n_arms)
         return arm if self._ids is None else self._ids[arm]
 
     def ids_of(self, arms: ArrayLike) -> list[Any]:
@@ -101,9 +113,11 @@ class Pool:
     def index_of(self, id: Hashable) -> int:
         """The index of the arm with this id."""
         try:
-            return self._index[id]
-        except (KeyError, TypeError):
-            raise UnknownArmError(f"no arm has the id {id!r}") from None
+            if isinstance(id, bool | np.bool_):  # True == 1, but nobody means arm 1 by it
+                raise KeyError
+            return arm_index(id, self.n_arms) if self._ids is None else self._index[id]
+        except (KeyError, TypeError, ValueError, UnknownArmError):
+            raise UnknownArmError(f"no arm has the id {shown(id)}") from None
 
     @cached_property
     def _index(self) -> dict[Hashable, int]:
@@ -111,53 +125,124 @@ class Pool:
 
     def take(self, arms: ArrayLike) -> NDArray[Any]:
         """The features of some arms, as a new array."""
-        return np.asarray(self.features[np.asarray(arms)])
+        return np.asarray(self.features[arm_indices(arms, self.n_arms)])
 
-    def blocks(self, bytes_per_arm: int) -> Iterator[tuple[slice, NDArray[Any]]]:
-        """Walk over the pool in slices whose temporaries (`bytes_per_arm` each) fit `max_memory`."""
-        rows = max(1, min(_MAX_BLOCK_ROWS, self.max_memory // max(bytes_per_arm, 1)))
-        for start, block in row_blocks(self.features, rows):
-            yield slice(start, start + len(block)), block
+    def blocks(self, bytes_per_arm: int, first: int = 0) -> Iterator[tuple[slice, NDArray[Any]]]:
+        """Walk over the pool from arm `first` on, in slices whose temporaries fit `max_memory`.
 
-    def extended(self, features: Any, ids: Sequence[Hashable] | None = None) -> Pool:
+        An arm takes `bytes_per_arm` and, in a kernel that scales them, two copies of its features.
+        """
+        bytes_per_arm += 16 * self.n_features
+        rows = max(1, min(_MAX_BLOCK_ROWS, self.max_memory // bytes_per_arm))
+        for start, block in row_blocks(self.features[first:], rows):
+            yield slice(first + start, first + start + len(block)), block
+
+    def extended(self, features: Any, ids: Sequence[Hashable] | NDArray[Any] | str | None = None) -> Pool:
         """A new pool with more arms behind the present ones; indices so far keep their meaning."""
-        more = as_features(features)
-        if more.ndim != self.features.ndim or more.shape[1:] != self.features.shape[1:]:
-            raise InvalidFeaturesError(
-                f"new arms have shape {more.shape[1:]} each, the arms of the pool {self.features.shape[1:]}"
-            )
+        if is_frame(features):
+            features, column_ids, names = from_frame(features, ids if isinstance(ids, str) else None)
+            ids = column_ids if isinstance(ids, str) else ids
+            if self.names is not None and names != self.names:
+                raise InvalidFeaturesError(
+                    f"new arms have columns {shown(names)}, the pool {shown(self.names)}"
+                )
         if (ids is None) != (self._ids is None):
-            raise InvalidFeaturesError("new arms need ids exactly when the pool has ids")
-        joined = np.concatenate([self.features, more.astype(self.features.dtype, copy=False)])
-        if self.features.dtype.kind == "U":
-            joined = np.concatenate([self.features, more])
-        all_ids = None if ids is None else [*self.ids, *ids]
-        return Pool(joined, all_ids, names=self.names, max_memory=self.max_memory)
+            raise InvalidIdError("new arms need ids exactly when the pool has ids")
+        joined = np.concatenate([self.features, _fitting(features, self.features)])
+        if ids is not None:
+            ids = [*self.ids, *_checked_ids(ids, len(joined) - self.n_arms)]
+        return Pool(joined, ids, names=self.names, max_memory=self.max_memory)
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 of features and ids: two pools with the same digest are the same pool."""
         sha = hashlib.sha256(f"{self.features.dtype.str}{self.features.shape}".encode())
         for _, block in row_blocks(self.features, _MAX_BLOCK_ROWS):
-            sha.update(
-                repr(block.tolist()).encode()
-                if block.dtype == object
-                else np.ascontiguousarray(block).tobytes()
-            )
+            if block.dtype == object:
+                for item in block.ravel().tolist():
+                    _hash_object(sha, item)
+            else:
+                sha.update(np.ascontiguousarray(block).tobytes())
         if self._ids is not None:
             sha.update("\x1f".join(map(repr, self._ids)).encode())
         return sha.hexdigest()
 
 
+def _fitting(features: Any, present: NDArray[Any]) -> NDArray[Any]:
+    """New arms' features as the pool holds its own: same shape, same type, no value changed by the cast."""
+    if present.dtype == object and present.ndim == 1:
+        as_features(features)  # refuses what is no sequence, and an empty one
+        return as_objects(features)
+    more = as_features(features)
+    if more.shape[1:] != present.shape[1:]:
+        raise InvalidFeaturesError(
+            f"new arms have shape {more.shape[1:]} each, the arms of the pool {present.shape[1:]}"
+        )
+    kinds = {more.dtype.kind, present.dtype.kind}
+    if kinds == {"U"} or kinds == {"S"}:
+        return more
+    if present.dtype != object and kinds & set("US"):
+        raise InvalidFeaturesError(f"new arms hold {more.dtype}, the arms of the pool {present.dtype}")
+    with np.errstate(all="ignore"):
+        cast = more.astype(present.dtype)
+        changed = ~np.isfinite(cast) if present.dtype.kind == "f" else cast != more
+    if present.dtype != object and changed.any():
+        raise InvalidFeaturesError(
+            f"feature {more[changed][0]} of a new arm does not fit the pool's {present.dtype}"
+        )
+    return cast
+
+
+def _hash_object(sha: Any, item: Any) -> None:
+    """Feed an object to the digest by its contents; `repr` of an array would leave digits out."""
+    if isinstance(item, np.ndarray) and item.dtype != object:
+        sha.update(f"array {item.dtype.str}{item.shape}".encode() + np.ascontiguousarray(item).tobytes())
+    elif isinstance(item, list | tuple | np.ndarray):
+        sha.update(f"{type(item).__name__} {len(item)}".encode())
+        for part in item:
+            _hash_object(sha, part)
+    elif isinstance(item, dict):
+        sha.update(f"dict {len(item)}".encode())
+        for part in item.items():
+            _hash_object(sha, part)
+    elif getattr(type(item), "__repr__", None) is object.__repr__:
+        kind = type(item).__name__
+        raise InvalidFeaturesError(f"a pool of {kind} objects has no digest until {kind} defines __repr__")
+    else:
+        sha.update(f"{type(item).__name__} {item!r}\x1f".encode())
+
+
+def _checked_names(names: Sequence[str], n_features: int) -> list[str]:
+    checked = list(names)
+    if isinstance(names, str) or len(checked) != n_features:
+        raise InvalidFeaturesError(f"names {shown(names)} do not fit {n_features} features")
+    return checked
+
+
 def _checked_ids(ids: Sequence[Hashable] | NDArray[Any] | str, n_arms: int) -> list[Hashable]:
     if isinstance(ids, str):
-        raise InvalidFeaturesError(f"ids={ids!r} names a column, which only a data frame has")
-    values = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
+        raise InvalidIdError(f"ids={ids!r} names a column, which only a data frame has")
+    try:
+        if isinstance(ids, bytes | set | frozenset | Mapping):  # bytes hold numbers, sets have no order
+            raise TypeError
+        values = [_plain_id(value) for value in ids]
+    except TypeError:
+        raise InvalidIdError(f"ids must be a sequence, one per arm, got {shown(ids)}") from None
     if len(values) != n_arms:
-        raise InvalidFeaturesError(f"{len(values)} ids for {n_arms} arms")
+        raise InvalidIdError(f"{len(values)} ids for {n_arms} arms")
     seen: dict[Hashable, int] = {}
     for arm, value in enumerate(values):
-        if value in seen:
-            raise DuplicateIdError(f"arms {seen[value]} and {arm} have the same id {value!r}")
-        seen[value] = arm
+        if isinstance(value, bool) or is_missing(value) or not isinstance(value, Hashable):
+            raise InvalidIdError(f"arm {arm} cannot have the id {shown(value)}")
+        try:
+            first = seen.setdefault(value, arm)
+        except TypeError:  # a tuple with a list inside
+            raise InvalidIdError(f"arm {arm} cannot have the id {shown(value)}") from None
+        if first != arm:
+            raise DuplicateIdError(f"arms {first} and {arm} have the same id {shown(value)}")
     return values
+
+
+def _plain_id(value: Any) -> Any:
+    """Python's own number or string for numpy's: equal ids then also print and hash alike."""
+    return value.item() if isinstance(value, np.generic) and value.dtype.kind not in "mM" else value

@@ -10,6 +10,7 @@ S-GP-TS and DUETS use. The conversion is in `PosteriorState.variance` and nowher
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -18,15 +19,19 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from manyarms.embeddings import Embedding, GrowingMatrix, Nystrom
-from manyarms.embeddings.nystrom import SPAN_TOLERANCE, independent_subset
+from manyarms.embeddings.nystrom import SPAN_TOLERANCE, covariances, independent_subset
 from manyarms.errors import InvalidKernelError, InvalidParameterError
 from manyarms.history import grouped
 from manyarms.kernels import KernelLike, as_kernel
 from manyarms.linalg import forward, inverse_lower
 from manyarms.pool import Pool
 from manyarms.precision import InversePrecision
-from manyarms.update import Border, PoolValues, Pulls, Weights, new_columns
+from manyarms.update import Border, PoolValues, PulledArms, Pulls, Weights, new_columns
 from manyarms.validation import Floats, Ints, arm_indices, finite_rewards, positive
+
+_STATE_ARRAYS = ("inducing", "arms", "counts", "sums")
+_POOL_ARRAYS = ("residual", "quadratic", "mean")
+_PRECISION_ARRAYS = ("base", "terms", "signs")
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,9 @@ class PosteriorState:
     pool_values: PoolValues
     prior: Floats
     ridge: float
+    columns: GrowingMatrix  # z of every arm, A × m
+    pulled_rows: GrowingMatrix  # z of `arms` in double precision, P × m
+    keeps_residual: bool = True
 
     @property
     def mean(self) -> Floats:
@@ -53,7 +61,8 @@ class PosteriorState:
         values = self.pool_values
         # V ≤ (λ + tκ²)I, so zᵀV⁻¹z cannot be smaller than this; rounding can make it so.
         floor = (self.prior - values.residual) / (self.ridge + self.counts.sum() * self.prior.max())
-        return np.asarray(values.residual / self.ridge + np.maximum(values.quadratic, floor))
+        quadratic: Floats = np.maximum(values.quadratic, floor)
+        return quadratic + values.residual / self.ridge if self.keeps_residual else quadratic
 
     @property
     def variance(self) -> Floats:
@@ -89,12 +98,21 @@ class Posterior:
     and then replaces `state` in one assignment, so a call that fails, or is interrupted, leaves the
     posterior as it was.
 
+    `residual=False` drops the first term of the leverage: the subset of regressors (SoR), which grows
+    overconfident away from its inducing arms. It is here to be compared with, not to be used.
+
     `storage="float32"` halves the memory of the columns. Mean and variance are then within 1e-4 of the
     prior scale of their double-precision values (tests/agreement/test_single_precision.py).
     """
 
     def __init__(
-        self, pool: Pool, kernel: KernelLike, ridge: float, *, storage: DTypeLike = np.float64
+        self,
+        pool: Pool,
+        kernel: KernelLike,
+        ridge: float,
+        *,
+        storage: DTypeLike = np.float64,
+        residual: bool = True,
     ) -> None:
         self.pool = pool
         self.kernel = as_kernel(kernel)
@@ -102,10 +120,8 @@ class Posterior:
         if np.dtype(storage) not in SPAN_TOLERANCE:
             raise InvalidParameterError("storage", storage, "float64 or float32")
         self.storage = np.dtype(storage)
-        self._columns = GrowingMatrix(pool.n_arms, dtype=self.storage)
-        self._pulled_rows = GrowingMatrix(0)
         self._slots = np.full(pool.n_arms, -1, dtype=np.int64)
-        self.state = self._empty_state()
+        self.state = self._empty_state(residual)
 
     # ------------------------------------------------------------------ reading
 
@@ -131,7 +147,7 @@ class Posterior:
 
     def rows(self, arms: ArrayLike) -> Floats:
         """z(x) of some arms, in double precision."""
-        return self._columns.rows(arms, self.state.width)
+        return self.state.columns.rows(arms, self.state.width)
 
     def embedding(self) -> Embedding:
         """z as a function of features, also for points outside the pool."""
@@ -140,18 +156,18 @@ class Posterior:
 
     def at(self, features: Any) -> tuple[Floats, Floats]:
         """Mean and variance (squared reward units) at any points, in the pool or not."""
-        Z = self.embedding().matrix(features)
-        mean, leverage = self._at_rows(Z, self._prior(features))
-        return mean, self.ridge * leverage
+        values = self._values_at(self.embedding().matrix(features), self._prior(features))
+        explained = self.ridge * values.quadratic
+        return values.mean, explained + values.residual if self.state.keeps_residual else explained
 
-    def _at_rows(self, Z: Floats, prior: Floats) -> tuple[Floats, Floats]:
+    def _values_at(self, Z: Floats, prior: Floats) -> PoolValues:
         quadratic = np.einsum("ij,ji->i", Z, self.state.weights.precision.apply(Z.T))
         residual = np.maximum(prior - np.einsum("ij,ij->i", Z, Z), 0.0)
-        return Z @ self.state.weights.vector, residual / self.ridge + np.maximum(quadratic, 0.0)
+        return PoolValues(residual, np.maximum(quadratic, 0.0), Z @ self.state.weights.vector)
 
     def forms(self, vectors: Floats) -> Floats:
         """vᵀz(x) of every arm for each column v of an m × r matrix: an r × A array, in one pass."""
-        return self._columns.product(vectors, slice(None))
+        return self.state.columns.product(vectors, slice(None))
 
     # ------------------------------------------------------------------ changing
 
@@ -165,31 +181,35 @@ class Posterior:
 
     def update(self, inducing: ArrayLike = (), arms: ArrayLike = (), rewards: ArrayLike = ()) -> None:
         """Append inducing arms, then condition on pulls: one pass over the pool for both."""
-        wanted, pulled, counts, sums = self._checked(inducing, arms, rewards)
-        state = self._updated(wanted, pulled, counts, sums)
-        self._slots[state.arms[len(self.state.arms) :]] = np.arange(len(self.state.arms), len(state.arms))
-        self.state = state
+        self.commit(self.updated(inducing, arms, rewards))
 
-    def after(self, arms: ArrayLike, rewards: ArrayLike) -> PosteriorState:
-        """What `condition` would lead to, without going there."""
-        _, pulled, counts, sums = self._checked((), arms, rewards)
-        return self._updated(np.empty(0, dtype=np.int64), pulled, counts, sums)
+    def updated(
+        self, inducing: ArrayLike = (), arms: ArrayLike = (), rewards: ArrayLike = ()
+    ) -> PosteriorState:
+        """What `update` would lead to, without going there; `commit` goes there."""
+        return self._updated(*self._checked(inducing, arms, rewards))
+
+    def commit(self, state: PosteriorState) -> None:
+        """Make a state computed from the present one the present one."""
+        known = len(self.state.arms)
+        # The slots may run ahead of the state when this is interrupted, never behind: see `_merged`.
+        self._slots[state.arms[known:]] = np.arange(known, len(state.arms))
+        self.state = state
 
     def refit(self, arms: ArrayLike, sums: ArrayLike) -> None:
         """Replace the reward sums of arms pulled before; counts and variances stay. One pass for the mean."""
         chosen = arm_indices(arms, self.pool.n_arms)
         values = finite_rewards(sums, len(chosen))
-        slots = self._slots[chosen]
-        unpulled = (slots < 0) | (slots >= len(self.state.arms))
-        if unpulled.any():
-            raise InvalidParameterError("arms", int(chosen[unpulled][0]), "an arm that was pulled before")
+        slots = self._places(chosen)
+        if (slots < 0).any():
+            raise InvalidParameterError("arms", int(chosen[slots < 0][0]), "an arm that was pulled before")
         state = self.state
         replaced = state.sums.copy()
         replaced[slots] = values
         vector = state.weights.precision.apply(
-            (self._pulled_rows.corner(len(state.arms), state.width).T @ replaced)[:, None]
+            (state.pulled_rows.corner(len(state.arms), state.width).T @ replaced)[:, None]
         )[:, 0]
-        mean = self._columns.product(vector[:, None], slice(None))[0]
+        mean = self.state.columns.product(vector[:, None], slice(None))[0]
         self.state = replace(
             state,
             sums=replaced,
@@ -197,16 +217,24 @@ class Posterior:
             pool_values=replace(state.pool_values, mean=mean),
         )
 
-    def rebuild(self, inducing: ArrayLike) -> None:
-        """Drop the sketch and build it anew on these arms (compaction), keeping all pulls. O(A·m²)."""
-        wanted = _unique(arm_indices(inducing, self.pool.n_arms))
+    def rebuild(self, inducing: ArrayLike, arms: ArrayLike = (), rewards: ArrayLike = ()) -> None:
+        """Build the sketch anew on these arms (compaction), keeping all pulls and taking in more. O(A·m²)."""
+        self.commit(self.rebuilt(inducing, arms, rewards))
+
+    def rebuilt(self, inducing: ArrayLike, arms: ArrayLike = (), rewards: ArrayLike = ()) -> PosteriorState:
+        """What `rebuild` would lead to, without going there."""
+        wanted, pulled, counts, sums = self._checked(inducing, arms, rewards)
         points = self.pool.take(wanted)
         gram, prior = self._covariances(points, points), self.state.prior[wanted]
         chosen, factor = independent_subset(gram, prior, SPAN_TOLERANCE[self.storage])
-        self._rebuild_on(Nystrom(self.kernel, points[chosen], factor), wanted[chosen])
+        merged, _ = self._merged(pulled, counts, sums)
+        return self._rebuilt_on(
+            Nystrom(self.kernel, points[chosen], factor), replace(merged, inducing=wanted[chosen])
+        )
 
-    def _rebuild_on(self, embedding: Embedding, inducing: Ints) -> None:
-        state, m = self.state, embedding.width
+    def _rebuilt_on(self, embedding: Embedding, state: PosteriorState) -> PosteriorState:
+        """The pulls and inducing arms named in `state`, everything else computed afresh."""
+        m = embedding.width
         pulled_rows = embedding.matrix(self.pool.take(state.arms))
         V = (pulled_rows.T * state.counts) @ pulled_rows + self.ridge * np.eye(m)
         inverse_factor = inverse_lower(V)
@@ -224,31 +252,62 @@ class Posterior:
             values.mean[where] = Z @ vector
         rows = GrowingMatrix(len(state.arms), m)
         rows.write(slice(None), slice(0, m), pulled_rows)
-        self._columns, self._pulled_rows = columns, rows
-        self.state = replace(
-            state, inducing=inducing, weights=Weights(precision, vector, log_det), pool_values=values
-        )
+        weights = Weights(precision, vector, log_det)
+        return replace(state, weights=weights, pool_values=values, columns=columns, pulled_rows=rows)
 
     def extend(self, pool: Pool) -> None:
         """Go on with a pool that has more arms behind the present ones (`Pool.extended`)."""
-        state, before = self.state, self.pool.n_arms
-        more = pool.features[before:]
-        prior, Z = self._prior(more), self.embedding().matrix(more)
-        mean, _ = self._at_rows(Z, prior)
-        quadratic = np.einsum("ij,ji->i", Z, state.weights.precision.apply(Z.T))
-        columns = GrowingMatrix(pool.n_arms, state.width + 8, dtype=self.storage)
-        columns.write(slice(0, before), slice(0, state.width), self._columns.corner(before, state.width))
-        columns.write(slice(before, None), slice(0, state.width), Z)
-        values = PoolValues(
-            np.concatenate(
-                [state.pool_values.residual, np.maximum(prior - np.einsum("ij,ij->i", Z, Z), 0.0)]
-            ),
-            np.concatenate([state.pool_values.quadratic, quadratic]),
-            np.concatenate([state.pool_values.mean, mean]),
+        state, before, m = self.state, self.pool.n_arms, self.state.width
+        if pool.n_arms < before:
+            raise InvalidParameterError("pool", pool, f"a pool that begins with the present {before} arms")
+        columns = GrowingMatrix(pool.n_arms, m + 8, dtype=self.storage)
+        columns.write(slice(0, before), slice(0, m), state.columns.corner(before, m))
+        prior, values = np.empty(pool.n_arms), _empty_values(pool.n_arms)
+        prior[:before] = state.prior
+        for name in _POOL_ARRAYS:
+            getattr(values, name)[:before] = getattr(state.pool_values, name)
+        embedding = self.embedding()
+        for where, block in pool.blocks(bytes_per_arm=8 * (5 * m + 8), first=before):
+            prior[where], Z = self._prior(block), embedding.matrix(block)
+            columns.write(where, slice(0, m), Z)
+            now = self._values_at(Z, prior[where])
+            for name in _POOL_ARRAYS:
+                getattr(values, name)[where] = getattr(now, name)
+        self._slots = np.concatenate([self._slots, np.full(pool.n_arms - before, -1, dtype=np.int64)])
+        self.pool, self.state = pool, replace(state, prior=prior, pool_values=values, columns=columns)
+
+    # ------------------------------------------------------------------ keeping
+
+    def snapshot(self) -> dict[str, Any]:
+        """Every array the next step reads, by name; `restore` takes them back bit for bit."""
+        state, precision = self.state, self.state.weights.precision
+        return {
+            **{name: getattr(state, name) for name in _STATE_ARRAYS},
+            **{name: getattr(state.pool_values, name) for name in _POOL_ARRAYS},
+            **{name: getattr(precision, name) for name in _PRECISION_ARRAYS},
+            "vector": state.weights.vector,
+            "log_det": np.array(state.weights.log_det),
+            "columns": state.columns.corner(self.pool.n_arms, state.width),
+            "pulled_rows": state.pulled_rows.corner(len(state.arms), state.width),
+        }
+
+    def restore(self, arrays: Mapping[str, Any]) -> None:
+        """Go to a state taken with `snapshot` from a posterior on the same pool, kernel and ridge."""
+        precision = InversePrecision(*(arrays[name] for name in _PRECISION_ARRAYS))
+        columns = GrowingMatrix.holding(arrays["columns"].astype(self.storage, copy=False))
+        rows = GrowingMatrix.holding(arrays["pulled_rows"])
+        self._slots[:] = -1
+        self.state = replace(self.state, arms=np.empty(0, dtype=np.int64))
+        self.commit(
+            replace(
+                self.state,
+                **{name: arrays[name] for name in _STATE_ARRAYS},
+                pool_values=PoolValues(*(arrays[name] for name in _POOL_ARRAYS)),
+                weights=Weights(precision, arrays["vector"], float(arrays["log_det"])),
+                columns=columns,
+                pulled_rows=rows,
+            )
         )
-        self.pool, self._columns = pool, columns
-        self._slots = np.concatenate([self._slots, np.full(len(more), -1, dtype=np.int64)])
-        self.state = replace(state, prior=np.concatenate([state.prior, prior]), pool_values=values)
 
     # ------------------------------------------------------------------ inside
 
@@ -259,74 +318,80 @@ class Posterior:
         pulled = arm_indices(arms, self.pool.n_arms)
         return wanted, *grouped(pulled, finite_rewards(rewards, len(pulled)))
 
+    def _places(self, arms: Ints) -> Ints:
+        """Where each arm stands in `state.arms`, −1 if it was not pulled; interrupted updates leave traces."""
+        slots, pulled = self._slots[arms], self.state.arms
+        slots[slots >= len(pulled)] = -1
+        known = slots >= 0
+        slots[known] = np.where(pulled[slots[known]] == arms[known], slots[known], -1)
+        return slots
+
+    def _merged(self, pulled: Ints, counts: Floats, sums: Floats) -> tuple[PosteriorState, Ints]:
+        """The state with these pulls counted but not conditioned on, and each pulled arm's place in it."""
+        state, slots = self.state, self._places(pulled)
+        known, unseen = len(state.arms), slots < 0
+        slots[unseen] = np.arange(known, known + unseen.sum())
+        totals = np.zeros((2, known + int(unseen.sum())))
+        totals[:, :known] = state.counts, state.sums
+        totals[:, slots] += counts, sums
+        seen = np.concatenate([state.arms, pulled[unseen]])
+        return replace(state, arms=seen, counts=totals[0], sums=totals[1]), slots
+
     def _updated(self, wanted: Ints, pulled: Ints, counts: Floats, sums: Floats) -> PosteriorState:
         """The state after the append and the pulls; writes only outside the state in use."""
-        state, m = self.state, self.state.width
-        known, slots = len(state.arms), self._slots[pulled]
-        unseen = (slots < 0) | (slots >= known)  # a slot beyond `known` was left by an interrupted update
-        first_pulls = pulled[unseen]
-        slots[unseen] = np.arange(known, known + len(first_pulls))
-        seen = np.concatenate([state.arms, first_pulls])
-        self._pulled_rows.reserve(len(seen), m)
-        if len(first_pulls):
-            self._pulled_rows.write(slice(known, len(seen)), slice(0, m), self._columns.rows(first_pulls, m))
-        rows = self._pulled_rows.corner(len(seen), m)
-        weights, forms, border, at_seen = state.weights, [], None, np.empty((0, len(seen)))
-        accepted = np.empty(0, dtype=np.int64)
+        state, m, known = self.state, self.state.width, len(self.state.arms)
+        merged, slots = self._merged(pulled, counts, sums)
+        seen = merged.arms
+        store = state.pulled_rows
+        store.reserve(len(seen), m + len(wanted))
+        store.write(slice(known, len(seen)), slice(0, m), state.columns.rows(seen[known:], m))
+        weights, forms, border, pulls = state.weights, [], None, None
+        accepted, at_seen = np.empty(0, dtype=np.int64), np.empty((0, len(seen)))
 
         chosen = self._independent(wanted)
         if chosen is not None:
-            accepted, accepted_rows, factor = chosen
+            accepted, rows, factor = chosen
             covariances = self._covariances(self.pool.take(accepted), self.pool.take(seen))
-            at_seen = forward(factor, covariances - accepted_rows @ rows.T)
-            border = Border.plan(
-                weights,
-                self.ridge,
-                rows[:known],
-                state.counts,
-                state.sums,
-                accepted_rows,
-                factor,
-                at_seen[:, :known],
-            )
+            at_seen = forward(factor, covariances - rows @ store.corner(len(seen), m).T)
+            store.write(slice(0, len(seen)), slice(m, m + len(accepted)), at_seen.T)
+            pulled_before = PulledArms(store.corner(known, m), state.counts, state.sums)
+            border = Border.plan(weights, self.ridge, pulled_before, factor, at_seen[:, :known])
             weights = border.extend(weights, self.ridge)
-            forms += [accepted_rows.T, border.H]
-            rows = np.hstack([rows, at_seen.T])
-            self._pulled_rows.reserve(len(seen), m + len(accepted))
-            self._pulled_rows.write(slice(0, len(seen)), slice(m, m + len(accepted)), at_seen.T)
-
-        pulls = None
+            forms += [rows.T, border.H]
         if len(pulled):
-            pulls = Pulls.plan(weights, rows[slots], counts, sums)
+            rows = store.corner(len(seen), m + len(accepted))[slots]
+            pulls = Pulls.plan(weights, PulledArms(rows, counts, sums))
             weights = pulls.apply(weights, counts)
             forms.append(pulls.G[:m])
 
         values = state.pool_values
         if forms:
             values = self._pass_over_pool(np.hstack(forms), border, pulls, accepted, seen, at_seen)
-        totals = np.zeros((2, len(seen)))
-        totals[:, :known] = state.counts, state.sums
-        totals[:, slots] += counts, sums
-        return replace(
-            state,
-            inducing=np.concatenate([state.inducing, accepted]),
-            arms=seen,
-            counts=totals[0],
-            sums=totals[1],
-            weights=weights,
-            pool_values=values,
-        )
+        inducing = np.concatenate([state.inducing, accepted])
+        return replace(merged, inducing=inducing, weights=weights, pool_values=values)
 
     def _independent(self, wanted: Ints) -> tuple[Ints, Floats, Floats] | None:
         """Of the wanted arms those that add to the span, their rows of z and their residual's factor."""
         tolerance, state = SPAN_TOLERANCE[self.storage], self.state
         wanted = wanted[state.pool_values.residual[wanted] > tolerance * state.prior[wanted]]
+        wanted = wanted[self._outside_span(wanted)]
         if not len(wanted):
             return None
-        points, rows = self.pool.take(wanted), self._columns.rows(wanted, state.width)
+        points, rows = self.pool.take(wanted), self.state.columns.rows(wanted, state.width)
         gram = self._covariances(points, points) - rows @ rows.T
         chosen, factor = independent_subset(gram, state.prior[wanted], tolerance)
         return (wanted[chosen], rows[chosen], factor) if len(chosen) else None
+
+    def _outside_span(self, arms: Ints) -> NDArray[np.bool_]:
+        """Which arms' residual is more than rounding error; only doubtful ones cost anything."""
+        state = self.state
+        share = state.pool_values.residual[arms] / state.prior[arms]
+        outside = share > MOST_GROWTH * SPAN_TOLERANCE[self.storage]
+        doubtful = np.flatnonzero(~outside)
+        if len(doubtful) and state.width:
+            factor, rows = np.tril(self.rows(state.inducing)), self.rows(arms[doubtful])
+            outside[doubtful] = share[doubtful] > span_tolerance(factor, rows, SPAN_TOLERANCE[self.storage])
+        return outside
 
     def _pass_over_pool(
         self,
@@ -340,20 +405,18 @@ class Posterior:
         """The one pass: all linear forms of z at every arm, new columns, and the updated values per arm."""
         m, a = self.state.width, len(accepted)
         if border is not None:
-            self._columns.reserve(self.pool.n_arms, m + a)
+            self.state.columns.reserve(self.pool.n_arms, m + a)
             points = self.pool.take(accepted)
         values = _empty_values(self.pool.n_arms)
         for where, block in self.pool.blocks(bytes_per_arm=8 * (3 * forms.shape[1] + 4 * a + 8)):
-            products = self._columns.product(forms, where)
-            now = PoolValues(
-                *(getattr(self.state.pool_values, name)[where] for name in ("residual", "quadratic", "mean"))
-            )
+            products = self.state.columns.product(forms, where)
+            now = PoolValues(*(getattr(self.state.pool_values, name)[where] for name in _POOL_ARRAYS))
             if border is not None:
                 added = new_columns(border, self._covariances(block, points).T, products[:a])
                 added = added.astype(self.storage).astype(np.float64)
                 inside = (seen >= where.start) & (seen < where.stop)
                 added[:, seen[inside] - where.start] = at_seen[:, inside]
-                self._columns.write(where, slice(m, m + a), added.T)
+                self.state.columns.write(where, slice(m, m + a), added.T)
                 now = now.bordered(border, products[a : 2 * a], added)
             if pulls is not None:
                 projections = products[2 * a :]
@@ -369,14 +432,7 @@ class Posterior:
         return values
 
     def _covariances(self, X: Any, Y: Any) -> Floats:
-        K = self.kernel.matrix(X, Y)
-        if K.shape != (len(X), len(Y)):
-            raise InvalidKernelError(
-                f"{self.kernel!r}.matrix gave shape {K.shape} for {len(X)} × {len(Y)} arms"
-            )
-        if not np.isfinite(K).all():
-            raise InvalidKernelError(f"{self.kernel!r}.matrix gave {K[~np.isfinite(K)][0]}")
-        return K
+        return covariances(self.kernel, X, Y)
 
     def _prior(self, features: Any) -> Floats:
         prior = np.asarray(self.kernel.diag(features), dtype=np.float64)
@@ -391,14 +447,27 @@ class Posterior:
             )
         return prior
 
-    def _empty_state(self) -> PosteriorState:
+    def _empty_state(self, residual: bool) -> PosteriorState:
         prior = np.concatenate([self._prior(block) for _, block in self.pool.blocks(bytes_per_arm=64)])
         if not prior.any():
             raise InvalidKernelError(f"{self.kernel!r}.diag is 0 for every arm: nothing can be learned")
         none, nothing = np.empty(0, dtype=np.int64), np.empty(0)
         weights = Weights(InversePrecision.of(np.empty((0, 0))), nothing, 0.0)
         values = PoolValues(prior.copy(), np.zeros_like(prior), np.zeros_like(prior))
-        return PosteriorState(none, none, nothing, nothing, weights, values, prior, self.ridge)
+        columns = GrowingMatrix(len(prior), dtype=self.storage)
+        return PosteriorState(
+            none,
+            none,
+            nothing,
+            nothing,
+            weights,
+            values,
+            prior,
+            self.ridge,
+            columns,
+            GrowingMatrix(0),
+            residual,
+        )
 
 
 def _empty_values(n_arms: int) -> PoolValues:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import gzip
+import math
+import zlib
+from array import array
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -13,7 +16,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyarms.errors import MissingExtraError, TableError
+from manyarms.errors import InvalidFeaturesError, MissingExtraError, TableError, shown
+from manyarms.features import joined_columns
 
 
 @dataclass(frozen=True)
@@ -32,10 +36,15 @@ def read_table(path: str | Path, id: str | None = None, features: Sequence[str] 
     npz they name arrays (default: `features`, or the only array there is). An npy file is the features,
     memory-mapped.
     """
-    path = Path(path)
+    try:
+        path = Path(path)
+        wanted = [features] if isinstance(features, str) else None if features is None else list(features)
+    except TypeError:
+        raise TableError(
+            f"a path and a list of column names are needed, got {path!r}, {features!r}"
+        ) from None
     if not path.is_file():
-        raise TableError(f"{path}: no such file")
-    wanted = [features] if isinstance(features, str) else None if features is None else list(features)
+        raise TableError(f"{path}: {'a directory, not a file' if path.is_dir() else 'no such file'}")
     endings = [ending.lower() for ending in path.suffixes]
     kind = endings[-2] if len(endings) > 1 and endings[-1] == ".gz" else (endings or [""])[-1]
     if kind in (".csv", ".tsv"):
@@ -53,15 +62,18 @@ def read_table(path: str | Path, id: str | None = None, features: Sequence[str] 
 
 def _columns(path: Path, present: list[str], id: str | None, features: list[str] | None) -> list[str]:
     """The feature columns to read, all of them (and the id) known to be there."""
-    repeated = sorted({name for name in present if present.count(name) > 1})
-    if repeated:
-        raise TableError(f"{path}: column {repeated[0]!r} appears more than once")
     wanted = [name for name in present if name != id] if features is None else features
     missing = [name for name in ([id] if id is not None else []) + wanted if name not in present]
     if missing:
-        raise TableError(f"{path}: no column {missing[0]!r}; the file has {', '.join(map(repr, present))}")
+        raise TableError(f"{path}: no column {missing[0]!r}; the file has {shown(present)}")
+    for names, where in ((present, "in the file"), (wanted, "among the features")):
+        if len(set(names)) < len(names):
+            repeated = next(name for name in names if names.count(name) > 1)
+            raise TableError(f"{path}: column {repeated!r} appears more than once {where}")
     if not wanted:
         raise TableError(f"{path}: no feature column")
+    if features is None and not all(wanted):  # often row numbers that were saved along
+        raise TableError(f"{path}: column {present.index('')} has no name; say which columns are features")
     return wanted
 
 
@@ -71,11 +83,12 @@ def _read_csv(path: Path, id: str | None, features: list[str] | None, delimiter:
             return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
         return open(path, encoding="utf-8-sig", newline="")
 
-    values: list[list[float]] = []
+    values = array("d")
     ids: list[str] = []
+    n_rows = 0
     try:
         with opened() as stream:
-            rows = csv.reader(stream, delimiter=delimiter)
+            rows = csv.reader(stream, delimiter=delimiter, strict=True)
             header = next(rows, None)
             if not header:
                 raise TableError(f"{path}: the file is empty")
@@ -85,31 +98,48 @@ def _read_csv(path: Path, id: str | None, features: list[str] | None, delimiter:
             for row in rows:
                 if not row:
                     continue
+                where = f"{path}: row {n_rows} (line {rows.line_num})"
                 if len(row) != len(header):
-                    raise TableError(
-                        f"{path}: line {rows.line_num} has {len(row)} cells, the header has {len(header)}"
-                    )
-                values.append(_numbers(path, row, places, names, len(values)))
+                    raise TableError(f"{where} has {len(row)} cells, the header has {len(header)}")
+                values.extend(_numbers(where, row, places, names))
                 if id_place >= 0:
+                    if not row[id_place]:
+                        raise TableError(f"{where}, column {id!r}: the id is empty")
                     ids.append(row[id_place])
-    except (UnicodeDecodeError, csv.Error, gzip.BadGzipFile, EOFError) as problem:
+                n_rows += 1
+    except (UnicodeDecodeError, csv.Error, zlib.error, EOFError, OSError) as problem:
         raise TableError(f"{path}: not a readable text table: {problem}") from None
-    if not values:
+    if not n_rows:
         raise TableError(f"{path}: a header but no rows")
-    return Table(np.array(values), ids if id is not None else None, names)
+    return Table(np.array(values).reshape(n_rows, len(names)), ids if id is not None else None, names)
 
 
-def _numbers(path: Path, row: list[str], places: list[int], names: list[str], index: int) -> list[float]:
+def _numbers(where: str, row: list[str], places: list[int], names: list[str]) -> list[float]:
     try:
-        return [float(row[place]) for place in places]
+        numbers = [float(row[place]) for place in places]
     except ValueError:
-        for place, name in zip(places, names, strict=True):
-            try:
-                float(row[place])
-            except ValueError:
-                cell = row[place]
-                raise TableError(f"{path}: row {index}, column {name!r}: {cell!r} is not a number") from None
-        raise
+        numbers = [math.nan]
+    if all(map(math.isfinite, numbers)) and not any("_" in row[place] for place in places):
+        return numbers
+    name, problem = next(
+        (name, problem)
+        for place, name in zip(places, names, strict=True)
+        if (problem := _problem(row[place])) is not None
+    )
+    raise TableError(f"{where}, column {name!r}: {problem}")
+
+
+def _problem(cell: str) -> str | None:
+    """Why a cell cannot be a feature."""
+    if not cell.strip():
+        return "the cell is empty"
+    try:
+        finite = math.isfinite(float(cell))
+    except ValueError:
+        return f"{shown(cell)} is not a number"
+    if "_" in cell:  # Python reads 1_000 as a number; in a table it is more likely a name
+        return f"{shown(cell)} is not a number"
+    return None if finite else f"{shown(cell)} is not a finite number"
 
 
 def _read_parquet(path: Path, id: str | None, features: list[str] | None) -> Table:
@@ -119,33 +149,44 @@ def _read_parquet(path: Path, id: str | None, features: list[str] | None) -> Tab
     except ImportError:
         raise MissingExtraError("pyarrow", "parquet", "a Parquet file as a pool") from None
     try:
-        names = _columns(path, pq.read_schema(path).names, id, features)
-        table = pq.read_table(path, columns=names + ([id] if id is not None and id not in names else []))
-    except pa.ArrowInvalid as problem:
+        with pq.ParquetFile(path) as file:
+            names = _columns(path, file.schema_arrow.names, id, features)
+            table = file.read(columns=names + ([id] if id is not None and id not in names else []))
+    except (pa.ArrowException, OSError) as problem:
         raise TableError(f"{path}: not a readable Parquet file: {problem}") from None
     if table.num_rows == 0:
         raise TableError(f"{path}: no rows")
-    types = [table.schema.field(name).type for name in names]
-    single = all(pa.types.is_float32(kind) for kind in types)
-    matrix = np.empty((table.num_rows, len(names)), dtype=np.float32 if single else np.float64)
-    for j, (name, kind) in enumerate(zip(names, types, strict=True)):
-        column = table.column(name)
-        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
-            first = column[0].as_py()
-            raise TableError(
-                f"{path}: row 0, column {name!r}: {first!r} is not a number (the column holds {kind})"
-            )
-        if column.null_count:
-            row = int(np.flatnonzero(column.is_null().to_numpy())[0])
-            raise TableError(f"{path}: row {row}, column {name!r}: the cell is empty")
-        matrix[:, j] = column.to_numpy()
+    columns = [_parquet_column(path, name, table.column(name), pa.types) for name in names]
+    try:
+        matrix = joined_columns(columns, names)
+    except InvalidFeaturesError as problem:
+        raise TableError(f"{path}: {problem}") from None
     return Table(matrix, table.column(id).to_pylist() if id is not None else None, names)
+
+
+def _parquet_column(path: Path, name: str, column: Any, types: Any) -> NDArray[Any]:
+    kind = column.type
+    if column.null_count:
+        row = int(np.flatnonzero(column.is_null().to_numpy())[0])
+        raise TableError(f"{path}: row {row}, column {name!r}: the cell is empty")
+    if types.is_decimal(kind):
+        column = column.cast("float64")
+    elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
+        cell = shown(column[0].as_py())
+        raise TableError(f"{path}: row 0, column {name!r}: {cell} is not a number (the column holds {kind})")
+    values = np.asarray(column.to_numpy())
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        row = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise TableError(f"{path}: row {row}, column {name!r}: {values[row]} is not a finite number")
+    return values
 
 
 def _read_npy(path: Path, id: str | None, features: list[str] | None) -> Table:
     if id is not None or features is not None:
         raise TableError(f"{path}: an npy file holds one unnamed array; leave out id and features")
     try:
+        with open(path, "rb") as stream:  # checked first: numpy would open a zip under this name as well
+            np.lib.format.read_magic(stream)
         return Table(np.load(path, mmap_mode="r", allow_pickle=False), None, None)
     except (ValueError, EOFError, OSError) as problem:
         raise TableError(f"{path}: not a readable npy file: {problem}") from None
@@ -156,7 +197,7 @@ def _read_npz(path: Path, id: str | None, features: list[str] | None) -> Table:
         with np.load(path, allow_pickle=False) as archive:
             present = list(archive.files)
             others = [name for name in present if name != id]
-            default = ["features"] if "features" in present else others
+            default = ["features"] if "features" in others else others
             wanted = features if features is not None else default
             if len(wanted) != 1:
                 raise TableError(f"{path}: say which array holds the features; the file has {present}")

@@ -31,28 +31,33 @@ class Weights:
 
 
 @dataclass(frozen=True)
+class PulledArms:
+    """Some pulled arms: their z as rows, how often each was pulled, and the sum of its rewards."""
+
+    rows: Floats
+    counts: Floats
+    sums: Floats
+
+
+@dataclass(frozen=True)
 class Border:
     """New columns of z, and what they add to zᵀV⁻¹z and to the mean."""
 
-    rows: Floats  # z(s) of the appended arms in the columns so far, a × m
     factor: Floats  # lower factor of the appended arms' residual covariance, a × a
     H: Floats
     inverse_schur: Floats  # E⁻¹ with E Eᵀ = D
     weights: Floats  # last a entries of the new w
 
     @classmethod
-    def plan(
-        cls, old: Weights, ridge: float, pulled: Floats, counts: Floats, sums: Floats, rows: Floats,
-        factor: Floats, new: Floats,
-    ) -> Border:  # fmt: skip
-        """`pulled` is Z_P (P × m), `new` the new columns at the pulled arms (a × P)."""
-        weighted = new * counts
-        C = pulled.T @ weighted.T
+    def plan(cls, old: Weights, ridge: float, pulled: PulledArms, factor: Floats, new: Floats) -> Border:
+        """`new` holds the new columns at the arms pulled before (a × P)."""
+        weighted = new * pulled.counts
+        C = pulled.rows.T @ weighted.T
         H = old.precision.apply(C)
         D = weighted @ new.T + ridge * np.eye(len(new)) - C.T @ H
         inverse_schur = inverse_lower(D)
-        weights = inverse_schur.T @ (inverse_schur @ (new @ sums - C.T @ old.vector))
-        return cls(rows, factor, H, inverse_schur, weights)
+        weights = inverse_schur.T @ (inverse_schur @ (new @ pulled.sums - C.T @ old.vector))
+        return cls(factor, H, inverse_schur, weights)
 
     def extend(self, old: Weights, ridge: float) -> Weights:
         """V⁻¹ and w with the new columns."""
@@ -72,11 +77,11 @@ class Pulls:
     gain: Floats  # (E Eᵀ)⁻¹ (mean reward − present mean), by which zᵀG enters the mean
 
     @classmethod
-    def plan(cls, old: Weights, rows: Floats, counts: Floats, sums: Floats) -> Pulls:
-        """`rows` is Z_U (u × m)."""
-        G = old.precision.apply(rows.T)
-        inverse_factor = inverse_lower(rows @ G + np.diag(1.0 / counts))
-        gain = inverse_factor.T @ (inverse_factor @ (sums / counts - rows @ old.vector))
+    def plan(cls, old: Weights, pulled: PulledArms) -> Pulls:
+        """`pulled` describes this step's pulls alone."""
+        G = old.precision.apply(pulled.rows.T)
+        inverse_factor = inverse_lower(pulled.rows @ G + np.diag(1.0 / pulled.counts))
+        gain = inverse_factor.T @ (inverse_factor @ (pulled.sums / pulled.counts - pulled.rows @ old.vector))
         return cls(G, inverse_factor, gain)
 
     def apply(self, old: Weights, counts: Floats) -> Weights:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from manyarms.errors import InvalidParameterError, InvalidRewardError, UnknownArmError
+from manyarms.errors import InvalidParameterError, InvalidRewardError, UnknownArmError, shown
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -18,11 +19,11 @@ Ints = NDArray[np.int64]
 
 def _number(name: str, value: Any, fits: Callable[[float], bool], rule: str) -> float:
     """`value` as a float when it is a finite number that `fits`."""
-    if isinstance(value, bool):
+    if isinstance(value, bool | np.bool_ | str | bytes | np.complexfloating):  # float() would take these
         raise InvalidParameterError(name, value, rule)
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidParameterError(name, value, rule) from None
     if not math.isfinite(number) or not fits(number):
         raise InvalidParameterError(name, value, rule)
@@ -68,13 +69,44 @@ def count(name: str, value: Any, minimum: int = 1) -> int:
     return number
 
 
+def masked_entries(values: Any) -> NDArray[np.bool_] | None:
+    """Which entries of a numpy masked array are masked, or None when none is (or it is no masked array)."""
+    masked = sys.modules.get("numpy.ma")  # not imported: then nobody can have made a masked array
+    if masked is None or not isinstance(values, masked.MaskedArray):
+        return None
+    mask = np.asarray(masked.getmaskarray(values))
+    return mask if mask.any() else None
+
+
+def inexact_integer(array: NDArray[Any]) -> int | None:
+    """An entry of an integer array beyond ±2⁵³, where a float64 skips integers; None when there is none."""
+    if array.dtype.kind not in "iu" or array.dtype.itemsize < 8 or not array.size:
+        return None
+    extreme = int(array.max())
+    if extreme <= 2**53:
+        extreme = int(array.min())
+    return extreme if abs(extreme) > 2**53 else None
+
+
+def is_missing(value: Any) -> bool:
+    """True for None, NaN, and the missing values of pandas (`NA`, `NaT`)."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return bool(np.isnat(value))
+    return isinstance(value, float | np.floating) and math.isnan(value)
+
+
 def arm_indices(arms: ArrayLike, n_arms: int) -> Ints:
     """`arms` as a vector of integer indices into a pool of `n_arms`; negative indices are refused."""
-    array = np.atleast_1d(np.asarray(arms))
+    try:
+        array = np.atleast_1d(np.asarray(arms))
+    except ValueError:  # ragged
+        raise UnknownArmError(f"arms must be a vector of integer indices, got {shown(arms)}") from None
     if array.size == 0:
         return np.empty(0, dtype=np.int64)
-    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
-        raise UnknownArmError(f"arms must be a vector of integer indices, got {arms!r}")
+    if array.ndim != 1 or array.dtype.kind not in "iu" or masked_entries(arms) is not None:
+        raise UnknownArmError(f"arms must be a vector of integer indices, got {shown(arms)}")
     wrong = (array < 0) | (array >= n_arms)
     if wrong.any():
         raise UnknownArmError(
@@ -83,16 +115,30 @@ def arm_indices(arms: ArrayLike, n_arms: int) -> Ints:
     return array.astype(np.int64)
 
 
+def arm_index(arm: Any, n_arms: int) -> int:
+    """One arm's index, checked."""
+    indices = arm_indices(arm, n_arms)
+    if np.ndim(arm) != 0:
+        raise UnknownArmError(f"one arm's index is needed, got {shown(arm)}")
+    return int(indices[0])
+
+
 def finite_rewards(rewards: ArrayLike, expected: int) -> Floats:
     """`rewards` as a vector of `expected` finite floats."""
     try:
-        array = np.atleast_1d(np.asarray(rewards, dtype=np.float64))
-    except (TypeError, ValueError):
-        raise InvalidRewardError(f"rewards must be numbers, got {rewards!r}") from None
+        given = np.asarray(rewards)
+        if given.dtype.kind not in "biufO":  # numpy would read numbers out of strings and dates
+            raise TypeError
+        with np.errstate(over="ignore"):
+            array = np.atleast_1d(given.astype(np.float64))
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidRewardError(f"rewards must be finite numbers, got {shown(rewards)}") from None
     if array.shape != (expected,):
         raise InvalidRewardError(f"{expected} rewards expected, one per arm, got shape {array.shape}")
-    wrong = ~np.isfinite(array)
+    hidden = masked_entries(rewards)
+    wrong = ~np.isfinite(array) if hidden is None else hidden | ~np.isfinite(array)
     if wrong.any():
         position = int(np.flatnonzero(wrong)[0])
-        raise InvalidRewardError(f"reward {array[position]} at position {position} is not finite")
+        value = array[position] if hidden is None or not hidden[position] else "masked"
+        raise InvalidRewardError(f"reward {value} at position {position} is not finite")
     return array

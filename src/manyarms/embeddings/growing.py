@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from manyarms.validation import Floats
 
 _GROWTH = 1.25  # capacity is raised by this factor: a few copies in all, at most 1.8 times the memory
-_CACHE_BYTES = 1 << 20  # rows worked on together in a pass; they stay in the second-level cache
+_CACHE_BYTES = 1 << 19  # rows worked on together in a pass; they stay in the second-level cache
 _FEW_FORMS = 6  # up to here repeated matrix–vector products on a cached block beat a matrix product
 
 
@@ -23,6 +23,13 @@ class GrowingMatrix:
 
     def __init__(self, rows: int, columns: int = 0, dtype: DTypeLike = np.float64) -> None:
         self._data: NDArray[Any] = np.empty((rows, columns), dtype=dtype)
+
+    @classmethod
+    def holding(cls, values: NDArray[Any]) -> GrowingMatrix:
+        """A matrix with these contents and no spare room yet."""
+        matrix = cls(values.shape[0], values.shape[1], values.dtype)
+        matrix.write(slice(None), slice(None), values)
+        return matrix
 
     @property
     def dtype(self) -> np.dtype[Any]:

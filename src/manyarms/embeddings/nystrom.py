@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from manyarms.errors import InvalidKernelError
 from manyarms.kernels import KernelLike
-from manyarms.linalg import forward, pivoted_cholesky
+from manyarms.linalg import backward, forward, pivoted_cholesky
 from manyarms.validation import Floats, Ints
 
 # A candidate whose residual k(s,s) − ‖z(s)‖² is below this share of k(s,s) lies in the span already.
 # With it no jitter is needed. Single precision stores z to 6e-8, hence its coarser limit.
 SPAN_TOLERANCE = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-5}
+MOST_GROWTH = 100.0
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,29 @@ class Nystrom:
         """L⁻¹ k_S(x) for every row of X."""
         if not self.width:
             return np.empty((len(X), 0))
-        return np.asarray(forward(self.factor, self.kernel.matrix(self.points, X)).T)
+        return np.asarray(forward(self.factor, covariances(self.kernel, self.points, X)).T)
+
+
+def covariances(kernel: KernelLike, X: Any, Y: Any) -> Floats:
+    """k between every x and every y, refused unless it has the right shape and is finite."""
+    K = kernel.matrix(X, Y)
+    if K.shape != (len(X), len(Y)):
+        raise InvalidKernelError(f"{kernel!r}.matrix gave shape {K.shape} for {len(X)} × {len(Y)} arms")
+    if not np.isfinite(K).all():
+        raise InvalidKernelError(f"{kernel!r}.matrix gave {K[~np.isfinite(K)][0]}")
+    return K
+
+
+def span_tolerance(factor: Floats, rows: Floats, base: float) -> Floats:
+    """The share of k(s,s) that each candidate's residual must exceed, `rows` being the candidates' z.
+
+    A near-duplicate is a copy of one inducing arm. A candidate that several arms explain only with large
+    weights of both signs (extrapolation) has a residual that is mostly rounding error, so the limit grows
+    with the sum of |weights|, up to a hundredfold. Without this a dense pool on a line, met in random
+    order, makes K_S indefinite to machine precision and the variance wrong by 1e-4 of its prior.
+    """
+    weights = np.abs(backward(factor, rows.T)).sum(axis=0)
+    return np.asarray(base * np.clip(weights, 1.0, MOST_GROWTH))
 
 
 def independent_subset(gram: Floats, prior: Floats, tolerance: float) -> tuple[Ints, Floats]:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from manyarms.errors import InvalidKernelError
 from manyarms.kernels.base import Kernel, KernelLike
+from manyarms.kernels.sklearn import as_kernel
 from manyarms.validation import Floats, positive
-
-
-def _checked(kernel: Any) -> KernelLike:
-    if not isinstance(kernel, KernelLike) or isinstance(kernel, type):
-        raise InvalidKernelError(f"a kernel with matrix(X, Y) and diag(X) is needed, got {kernel!r}")
-    return kernel
 
 
 class _Combination(Kernel):
@@ -23,7 +19,7 @@ class _Combination(Kernel):
     def __init__(self, *parts: KernelLike) -> None:
         if len(parts) < 2:
             raise InvalidKernelError(f"{type(self).__name__} needs at least two kernels, got {len(parts)}")
-        self.parts = tuple(_checked(part) for part in parts)
+        self.parts = tuple(as_kernel(part) for part in parts)
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self.parts == getattr(other, "parts", None)
@@ -52,18 +48,18 @@ class Product(_Combination):
 
     def matrix(self, X: Any, Y: Any) -> Floats:
         """Entry-wise product."""
-        return np.asarray(np.prod([part.matrix(X, Y) for part in self.parts], axis=0))
+        return np.asarray(math.prod(part.matrix(X, Y) for part in self.parts))
 
     def diag(self, X: Any) -> Floats:
         """Product of the prior variances."""
-        return np.asarray(np.prod([part.diag(X) for part in self.parts], axis=0))
+        return np.asarray(math.prod(part.diag(X) for part in self.parts))
 
 
 class Scale(Kernel):
     """k(x, y) = variance · k_0(x, y)."""
 
     def __init__(self, kernel: KernelLike, variance: float) -> None:
-        self.kernel = _checked(kernel)
+        self.kernel = as_kernel(kernel)
         self.variance = positive("variance", variance)
 
     def matrix(self, X: Any, Y: Any) -> Floats:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyarms.errors import InvalidFeaturesError
-from manyarms.kernels.base import Kernel, replace_field
+from manyarms.errors import InvalidFeaturesError, shown
+from manyarms.kernels.base import Kernel, as_array, replace_field
 from manyarms.validation import Floats, positive
 
 
@@ -29,6 +29,8 @@ class Hamming(Kernel):
     def matrix(self, X: Any, Y: Any) -> Floats:
         """exp(−share of differing positions / length-scale)."""
         x, y = _codes(X), _codes(Y)
+        if (x.dtype.kind == "U") != (y.dtype.kind == "U"):
+            raise InvalidFeaturesError("words and codes cannot be compared")
         if x.shape[1] != y.shape[1]:
             raise InvalidFeaturesError(
                 f"arms with {x.shape[1]} and with {y.shape[1]} positions cannot be compared"
@@ -40,22 +42,35 @@ class Hamming(Kernel):
 
     def diag(self, X: Any) -> Floats:
         """One everywhere."""
-        return np.ones(len(X))
+        return np.ones(len(_codes(X)))
 
 
 def _codes(X: Any) -> NDArray[Any]:
-    """Strings become a matrix of character codes (a view, not a copy); integer codes pass through."""
-    array = np.asarray(X)
-    if array.dtype == object:
-        if not all(isinstance(item, str) for item in array.ravel()):
-            raise InvalidFeaturesError("Hamming needs strings of equal length or integer codes")
+    """Strings become a matrix of character codes (a view, not a copy); codes and words pass through."""
+    array = as_array(X)
+    if array.dtype.kind in "OT":
+        odd = [item for item in array.ravel() if not isinstance(item, str)]
+        if odd:
+            raise InvalidFeaturesError(f"Hamming needs strings or integer codes, got {shown(odd[0])}")
         array = array.astype(np.str_)
     if array.ndim == 1 and array.dtype.kind == "U":
-        if len(array) and np.any(np.strings.str_len(array) != array.dtype.itemsize // 4):
-            raise InvalidFeaturesError("Hamming needs strings of one common length")
-        return np.ascontiguousarray(array).view(np.uint32).reshape(len(array), -1)
-    if array.ndim != 2 or array.dtype.kind not in "iubU":
+        return _characters(array)
+    if array.ndim != 2 or array.dtype.kind not in "iubUf":
         raise InvalidFeaturesError(
             f"Hamming needs strings of equal length or integer codes, got {array.dtype} {array.shape}"
         )
+    if array.dtype.kind == "f" and (broken := array[array != np.floor(array)]).size:
+        raise InvalidFeaturesError(f"Hamming needs integer codes, got {broken[0]}")
     return array
+
+
+def _characters(strings: NDArray[np.str_]) -> NDArray[Any]:
+    length = strings.dtype.itemsize // 4
+    lengths = np.strings.str_len(strings)
+    if np.any(lengths != length):
+        odd = strings[lengths != length][0]
+        raise InvalidFeaturesError(
+            f"Hamming needs strings of one common length, got {shown(str(odd))} among strings of {length}"
+        )
+    native = strings.astype(strings.dtype.newbyteorder("="), copy=False)
+    return np.ascontiguousarray(native).view(np.uint32).reshape(len(strings), length)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.kernels.base import Kernel, numeric, replace_field
+from manyarms.kernels.base import Kernel, numeric, numeric_pair, replace_field
 from manyarms.validation import Floats, non_negative
 
 
@@ -22,7 +22,8 @@ class Linear(Kernel):
 
     def matrix(self, X: Any, Y: Any) -> Floats:
         """Inner products."""
-        return numeric(X) @ numeric(Y).T + self.bias**2
+        X, Y = numeric_pair(X, Y)
+        return np.asarray(X @ Y.T + self.bias**2)
 
     def diag(self, X: Any) -> Floats:
         """Squared norms."""

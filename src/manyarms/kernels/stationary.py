@@ -9,32 +9,42 @@ from typing import Any
 import numpy as np
 
 from manyarms.errors import InvalidKernelError
-from manyarms.kernels.base import Kernel, checked_lengthscale, numeric, replace_field
+from manyarms.kernels.base import Kernel, checked_lengthscale, numeric, numeric_pair, replace_field
 from manyarms.validation import Floats, positive
 
 # Up to this many features distances are summed feature by feature, which is exact for near-duplicates.
 # Beyond it the expansion |x|² + |y|² − 2xy runs at matrix-product speed, and close pairs are recomputed.
 _DIRECT_FEATURES = 64
 _CLOSE = 1e-6
+_FARTHEST = 1e100  # distances are cut here, where k is 0 in any case: ∞ · 0 would be NaN
+_LARGE_NU = 100.0  # beyond this K_ν overflows at ordinary distances, and its expansion is exact to 1e-11
 
 
 def squared_distances(X: Any, Y: Any, lengthscale: float | tuple[float, ...]) -> Floats:
     """‖(x − y)/l‖² for all pairs, accurate also where x and y nearly coincide."""
     from scipy.spatial.distance import cdist  # imported late: it doubles the package's import time
 
-    X, Y = numeric(X), numeric(Y)
+    X, Y = numeric_pair(X, Y)
     scale = np.asarray(lengthscale)
-    for features in (X, Y):
-        if scale.ndim and features.shape[1] != scale.size:
-            raise InvalidKernelError(
-                f"the kernel has {scale.size} length-scales, the arms have {features.shape[1]} features"
-            )
-    if X.shape[1] != Y.shape[1]:
-        raise InvalidKernelError(f"arms with {X.shape[1]} and with {Y.shape[1]} features cannot be compared")
+    _check_scales(X, lengthscale)
     if X.shape[1] <= _DIRECT_FEATURES:
         direct: Floats = cdist(X / scale, Y / scale, "sqeuclidean")
         return direct
     return _expanded(X / scale, Y / scale)
+
+
+def unit_variances(X: Any, lengthscale: float | tuple[float, ...]) -> Floats:
+    """k(x, x) = 1 for every arm, once the features are known to fit the kernel."""
+    X = numeric(X)
+    _check_scales(X, lengthscale)
+    return np.ones(len(X))
+
+
+def _check_scales(X: Floats, lengthscale: float | tuple[float, ...]) -> None:
+    if isinstance(lengthscale, tuple) and X.shape[1] != len(lengthscale):
+        raise InvalidKernelError(
+            f"the kernel has {len(lengthscale)} length-scales, the arms have {X.shape[1]} features"
+        )
 
 
 def _expanded(X: Floats, Y: Floats) -> Floats:
@@ -70,14 +80,15 @@ class RBF(Kernel):
 
     def diag(self, X: Any) -> Floats:
         """One everywhere."""
-        return np.ones(len(X))
+        return unit_variances(X, self.lengthscale)
 
 
 @dataclass(frozen=True)
 class Matern(Kernel):
     """Matérn covariance of smoothness ν: 2^(1−ν)/Γ(ν) · u^ν K_ν(u) with u = √(2ν) ‖x − y‖ / l.
 
-    ν = 1/2, 3/2 and 5/2 use their closed forms; any other ν > 0 goes through the Bessel function.
+    ν = 1/2, 3/2 and 5/2 use their closed forms; any other ν > 0 goes through the Bessel function or,
+    where that overflows, its expansions.
     """
 
     lengthscale: float | tuple[float, ...] = 1.0
@@ -91,27 +102,63 @@ class Matern(Kernel):
         """The Matérn function of the scaled distance."""
         u = np.sqrt(squared_distances(X, Y, self.lengthscale))
         u *= math.sqrt(2.0 * self.nu)
+        np.minimum(u, _FARTHEST, out=u)
         if self.nu == 0.5:
             return np.exp(-u)
         if self.nu == 1.5:
             return np.asarray((1.0 + u) * np.exp(-u))
         if self.nu == 2.5:
             return np.asarray((1.0 + u + u * u / 3.0) * np.exp(-u))
-        return _bessel_form(u, self.nu)
+        return _bessel_form(u, self.nu) if self.nu <= _LARGE_NU else _large_nu_form(u, self.nu)
 
     def diag(self, X: Any) -> Floats:
         """One everywhere."""
-        return np.ones(len(X))
+        return unit_variances(X, self.lengthscale)
 
 
 def _bessel_form(u: Floats, nu: float) -> Floats:
-    """2^(1−ν)/Γ(ν) u^ν K_ν(u), in logarithms so that neither factor overflows; 1 in the limit u → 0."""
+    """2^(1−ν)/Γ(ν) u^ν K_ν(u), in logarithms so that neither factor overflows; 1 in the limit u → 0.
+
+    K_ν(u) itself overflows for small u when ν > 1. There u is so small that three terms of the power
+    series Σ_j (u²/4)^j / (j! (1−ν)(2−ν)…(j−ν)) are exact (DLMF 10.31.1).
+    """
     from scipy.special import gammaln, kve
 
-    safe = np.maximum(u, 1e-12)
+    safe = np.maximum(u, 1e-300)
     with np.errstate(divide="ignore", over="ignore"):
-        log_bessel = np.log(kve(nu, safe)) - safe  # kve is K_ν(u) e^u: no underflow for distant arms
-    logs = (1.0 - nu) * math.log(2.0) - gammaln(nu) + nu * np.log(safe) + log_bessel
-    return np.where(
-        (u < 1e-12) | ~np.isfinite(logs), np.where(u < 1.0, 1.0, 0.0), np.exp(np.minimum(logs, 0.0))
-    )
+        bessel = kve(nu, safe)  # K_ν(u) e^u: no underflow for distant arms, NaN for the very distant
+        logs = (1.0 - nu) * math.log(2.0) - gammaln(nu) + nu * np.log(safe) + np.log(bessel) - safe
+    values = np.exp(np.minimum(logs, 0.0))
+    values[np.isnan(bessel)] = 0.0
+    small = np.isposinf(bessel)
+    if small.any():
+        q = u[small] ** 2 / 4.0
+        third = -q / (3.0 * (nu - 3.0)) if nu > 4.0 else 0.0
+        second = -q / (2.0 * (nu - 2.0)) * (1.0 + third) if nu > 3.0 else 0.0
+        values[small] = 1.0 - q / (nu - 1.0) * (1.0 + second)
+    values[u == 0.0] = 1.0
+    return np.asarray(values)
+
+
+def _large_nu_form(u: Floats, nu: float) -> Floats:
+    """The same function for large ν, by the uniform expansion of K_ν(νz) (DLMF 10.41.4), z = u/ν.
+
+    With s = √(1+z²) its leading terms and Stirling's cancel to ν(1 − s + log((1+s)/2)) − ½ log s;
+    dividing by the value at z = 0 takes care of the rest.
+    """
+    z_squared = (u / nu) ** 2
+    s = np.sqrt(1.0 + z_squared)
+    beyond = z_squared / (1.0 + s)  # s − 1 without cancellation
+    logs = nu * (np.log1p(beyond / 2.0) - beyond) - 0.5 * np.log(s)
+    correction = _debye_sum(1.0 / s, nu) / _debye_sum(np.ones(1), nu)
+    return np.asarray(np.exp(logs) * correction)
+
+
+def _debye_sum(t: Floats, nu: float) -> Floats:
+    """Σ_{k≤4} (−1)^k U_k(t) / ν^k, the polynomials of DLMF 10.41.10."""
+    q = t * t
+    u1 = t * (3 - 5 * q) / 24
+    u2 = q * (81 - 462 * q + 385 * q**2) / 1152
+    u3 = t * q * (30375 - 369603 * q + 765765 * q**2 - 425425 * q**3) / 414720
+    u4 = q**2 * (4465125 - 94121676 * q + 349922430 * q**2 - 446185740 * q**3 + 185910725 * q**4) / 39813120
+    return np.asarray(1 - u1 / nu + u2 / nu**2 - u3 / nu**3 + u4 / nu**4)

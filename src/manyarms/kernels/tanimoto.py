@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyarms.errors import InvalidFeaturesError
-from manyarms.kernels.base import Kernel
+from manyarms.kernels.base import Kernel, as_array
 from manyarms.validation import Floats
 
+_LIKELY_UNPACKED = 64  # columns; that many, all 0 or 1, are bits that nobody packed
 _BLOCK_WORDS = 1 << 16  # words compared at a time: the intermediate arrays stay in cache
 
 
@@ -25,11 +26,12 @@ class Tanimoto(Kernel):
 
     def matrix(self, X: Any, Y: Any) -> Floats:
         """Shared bits over bits in either."""
-        x, y = _words(X), _words(Y)
-        if x.shape[1] != y.shape[1]:
+        bytes_x, bytes_y = _packed(X), _packed(Y)
+        if bytes_x.shape[1] != bytes_y.shape[1]:
             raise InvalidFeaturesError(
-                f"fingerprints of {8 * x.shape[1]} and {8 * y.shape[1]} bytes differ in length"
+                f"fingerprints of {bytes_x.shape[1]} and {bytes_y.shape[1]} bytes cannot be compared"
             )
+        x, y = _words(bytes_x), _words(bytes_y)
         x_bits, y_bits = _ones(x), _ones(y)
         result = np.empty((len(x), len(y)))
         rows = max(1, _BLOCK_WORDS // x.shape[1])
@@ -44,23 +46,39 @@ class Tanimoto(Kernel):
 
     def diag(self, X: Any) -> Floats:
         """One everywhere."""
-        return np.ones(len(X))
+        return np.ones(len(_packed(X)))
 
 
 def _ones(words: NDArray[np.uint64]) -> Floats:
     return np.asarray(np.bitwise_count(words).sum(axis=1, dtype=np.float64))
 
 
-def _words(X: Any) -> NDArray[np.uint64]:
-    """Rows of packed bytes seen as 64-bit words, padded with zeros where a row is not a multiple of eight."""
-    array = np.asarray(X)
-    if array.ndim != 2 or array.dtype not in (np.dtype(np.uint8), np.dtype(bool)):
+def _packed(X: Any) -> NDArray[np.uint8]:
+    """Rows of packed bytes, or an error for what cannot be that."""
+    array = as_array(X)
+    if array.ndim != 2 or array.dtype not in (np.dtype(np.uint8), np.dtype(bool)) or not array.shape[1]:
         raise InvalidFeaturesError(
-            f"Tanimoto needs packed bits (uint8) or booleans, got {array.dtype} of shape {array.shape}"
+            f"Tanimoto needs packed bits (uint8) or booleans, got {array.dtype} of shape {array.shape}: "
+            "pass booleans or numpy.packbits(bits, axis=1)"
         )
     if array.dtype == np.dtype(bool):
-        array = np.packbits(array, axis=1)
-    missing = -array.shape[1] % 8
+        return np.packbits(array, axis=1)
+    if array.shape[1] >= _LIKELY_UNPACKED and array[:64].max(initial=0) <= 1 and _only_bits(array):
+        raise InvalidFeaturesError(
+            f"{array.shape[1]} columns of zeros and ones look like bits that are not packed: "
+            "pass booleans or numpy.packbits(bits, axis=1)"
+        )
+    return array
+
+
+def _only_bits(array: NDArray[np.uint8]) -> bool:
+    """All 0 or 1, with more ones than chance gives: a sparse fingerprint may have a few bytes of 1."""
+    return bool(array.max(initial=0) <= 1 and np.count_nonzero(array) >= 32)
+
+
+def _words(packed: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """Rows of bytes seen as 64-bit words, padded with zeros where a row is not a multiple of eight."""
+    missing = -packed.shape[1] % 8
     if missing:
-        array = np.pad(array, ((0, 0), (0, missing)))
-    return np.ascontiguousarray(array).view(np.uint64)
+        packed = np.pad(packed, ((0, 0), (0, missing)))
+    return np.ascontiguousarray(packed).view(np.uint64)

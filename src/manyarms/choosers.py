@@ -1,0 +1,177 @@
+"""Which arm next: the ways to fill a batch, each a small object shared by the policies that use it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from manyarms.contest import Contest
+from manyarms.endings import Ending, Meter, Pick
+from manyarms.hallucination import Hallucination
+from manyarms.posterior import Posterior
+from manyarms.validation import Floats, share
+
+
+@dataclass(frozen=True)
+class Round:
+    """Everything a chooser may look at when it fills one batch.
+
+    `overlay` already holds the pulls whose results are still out. `allowed` says how often each arm may
+    be chosen. `limit` caps the batch; with `exactly` the batch has that size whatever the ending says.
+    `width` is β at the last feedback and holds while variances shrink by at most `batch_ratio`.
+    """
+
+    posterior: Posterior
+    overlay: Hallucination
+    ending: Ending
+    width: float
+    batch_ratio: float
+    allowed: Floats
+    limit: int | None
+    exactly: bool
+    stream: Callable[[str], np.random.Generator]
+    lazy: bool = True
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A batch: its arms in order, why it ended, and how far variances may have shrunk by its end."""
+
+    arms: list[int]
+    ended_because: str
+    ratio: float
+
+
+class Chooser(Protocol):
+    """A way to fill a batch."""
+
+    def fill(self, round: Round) -> Filled:
+        """Choose arms until the ending, the limit or the pool says stop; no arms when none is allowed."""
+
+
+def _started_meter(round: Round) -> Meter:
+    """A meter that has already counted the pulls still out."""
+    meter = round.ending.meter(round.posterior, round.overlay)
+    leverage = round.posterior.leverage
+    for arm in round.overlay.pulls:
+        meter.add(Pick(arm, float(leverage[arm]), float(leverage[arm])))
+    return meter
+
+
+def _reason_to_stop(round: Round, size: int, reason: str | None) -> str | None:
+    """The batch's own limit beside the ending's verdict."""
+    if round.limit is not None and size >= round.limit:
+        return "size asked for" if round.exactly else reason or "limit"
+    return None if round.exactly else reason
+
+
+@dataclass(frozen=True)
+class UpperBounds:
+    """The arm with the highest mean + β σ̃_t, the mean frozen and variances hallucinated inside a batch.
+
+    β is valid while no variance has shrunk by more than `batch_ratio` since the last feedback. Beyond
+    (a batch of exactly n, or many results still out) it is widened by the square root of the excess.
+    """
+
+    def fill(self, round: Round) -> Filled:
+        """UCB picks, each hallucinated before the next."""
+        meter = _started_meter(round)
+        leverage = round.posterior.leverage
+        contest = Contest(
+            round.posterior, round.overlay, _widened(round, meter), round.allowed, lazy=round.lazy
+        )
+        arms: list[int] = []
+        while True:
+            arm, current = contest.top()
+            if arm < 0:
+                return Filled(arms, "no arm left", meter.ratio)
+            arms.append(arm)
+            reason = meter.add(Pick(arm, float(leverage[arm]), current))
+            stop = _reason_to_stop(round, len(arms), reason)
+            if stop is not None:
+                return Filled(arms, stop, meter.ratio)
+            round.overlay.pull(arm)
+            contest.chosen(arm)
+            width = _widened(round, meter)
+            if width != contest.width:
+                contest.widen(width)
+
+
+def _widened(round: Round, meter: Meter) -> float:
+    return round.width * math.sqrt(max(1.0, meter.ratio / round.batch_ratio))
+
+
+@dataclass(frozen=True)
+class RepeatTop:
+    """mini-GP-UCB: the arm with the highest bound, then B = max(1, ⌊(C²−1)/σ²⌋) pulls of it as one batch."""
+
+    growth: float  # C
+
+    def fill(self, round: Round) -> Filled:
+        """One arm, many times."""
+        meter = _started_meter(round)
+        contest = Contest(
+            round.posterior, round.overlay, _widened(round, meter), round.allowed, lazy=round.lazy
+        )
+        arm, current = contest.top()
+        if arm < 0:
+            return Filled([], "no arm left", meter.ratio)
+        size = max(1, int((self.growth**2 - 1) / max(current, 1e-300)))
+        reason = "repeats of one arm"
+        most = min(math.inf if round.limit is None else round.limit, round.allowed[arm])
+        if round.exactly and round.limit is not None:
+            size, reason = round.limit, "size asked for"
+        if size > most:
+            size, reason = int(most), "limit"
+        for _ in range(size):
+            meter.add(Pick(arm, current, current))
+        return Filled([arm] * size, reason, meter.ratio)
+
+
+@dataclass(frozen=True)
+class EpsilonGreedy:
+    """The highest mean, or with probability `explore` a uniformly random arm; no arm twice in a batch."""
+
+    explore: float
+
+    def __post_init__(self) -> None:
+        share("explore", self.explore)
+
+    def fill(self, round: Round) -> Filled:
+        """Greedy and random picks."""
+        rng, meter = round.stream("explore"), _started_meter(round)
+        leverage = round.posterior.leverage
+        means = np.where(round.allowed > 0, round.posterior.mean, -np.inf)
+        arms: list[int] = []
+        while np.isfinite(means.max(initial=-np.inf)):
+            left = np.flatnonzero(means > -np.inf)
+            random = rng.random() < self.explore
+            arm = int(rng.choice(left)) if random else int(np.argmax(means))
+            means[arm] = -np.inf
+            arms.append(arm)
+            reason = meter.add(Pick(arm, float(leverage[arm]), float(leverage[arm])))
+            stop = _reason_to_stop(round, len(arms), reason)
+            if stop is not None:
+                return Filled(arms, stop, meter.ratio)
+        return Filled(arms, "no arm left", meter.ratio)
+
+
+@dataclass(frozen=True)
+class UniformStart:
+    """The first pull of a run: one arm uniformly at random, its own batch (spec §4, "Start")."""
+
+    def fill(self, round: Round) -> Filled:
+        """As many different random arms as were asked for exactly, else one."""
+        left = np.flatnonzero(round.allowed > 0)
+        size = round.limit if round.exactly and round.limit is not None else 1
+        picked = round.stream("start").permutation(left)[:size]
+        meter = _started_meter(round)
+        for arm in picked:
+            level = float(round.posterior.leverage[arm])
+            meter.add(Pick(int(arm), level, level))
+        reason = "first arm" if size == 1 else "size asked for"
+        return Filled([int(arm) for arm in picked], reason, meter.ratio)

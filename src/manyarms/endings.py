@@ -1,0 +1,213 @@
+"""When a batch ends and feedback is used. A rule is a value; each batch gets a meter of it.
+
+A meter is told every pick and answers with None (go on) or with a named reason. The pick that breaks the
+bound is the last of its batch (spec §4). `ratio` is how far, by this rule's bound, some arm's σ̃² may have
+shrunk since the last feedback.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from manyarms.hallucination import Hallucination
+from manyarms.posterior import Posterior
+from manyarms.validation import at_least_one, count
+
+
+@dataclass(frozen=True)
+class Pick:
+    """One arm just chosen, its σ̃² at the last feedback and its σ̃² right before this pick."""
+
+    arm: int
+    feedback_leverage: float
+    current_leverage: float
+
+
+class Meter(Protocol):
+    """Follows one batch."""
+
+    @property
+    def ratio(self) -> float:
+        """How far some σ̃² may have shrunk since the last feedback, by this rule's bound."""
+
+    def add(self, pick: Pick) -> str | None:
+        """Count a pick; a reason when the batch must end with it."""
+
+
+class Ending(Protocol):
+    """A rule by which batches end."""
+
+    def meter(self, posterior: Posterior, overlay: Hallucination) -> Meter:
+        """A fresh meter for one batch on this posterior."""
+
+
+class _VarianceSum:
+    """1 + Σ σ̃²_fb(x_s), by which every σ̃² may have shrunk (Lemma 4 for variances)."""
+
+    def __init__(self) -> None:
+        self.ratio = 1.0
+
+    def add(self, pick: Pick) -> str | None:
+        self.ratio += pick.feedback_leverage
+        return None
+
+
+@dataclass(frozen=True)
+class EveryStep:
+    """Feedback after each pull: GP-UCB, BKB."""
+
+    def meter(self, posterior: Posterior, overlay: Hallucination) -> Meter:
+        """Ends with its first pick."""
+        return _EveryStepMeter()
+
+
+class _EveryStepMeter(_VarianceSum):
+    def add(self, pick: Pick) -> str | None:
+        super().add(pick)
+        return "every step"
+
+
+@dataclass(frozen=True)
+class FixedSize:
+    """Batches of a fixed size (Desautels et al.)."""
+
+    size: int
+
+    def __post_init__(self) -> None:
+        count("size", self.size)
+
+    def meter(self, posterior: Posterior, overlay: Hallucination) -> Meter:
+        """Counts picks."""
+        return _FixedSizeMeter(self.size)
+
+
+class _FixedSizeMeter(_VarianceSum):
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.left = size
+
+    def add(self, pick: Pick) -> str | None:
+        super().add(pick)
+        self.left -= 1
+        return "fixed size" if self.left <= 0 else None
+
+
+@dataclass(frozen=True)
+class GlobalRatio:
+    """BBKB: when 1 + Σ_s σ̃²_fb(x_s) > C̃ (Alg. 1 l. 5, which prints σ̃; the proofs use σ̃²)."""
+
+    bound: float
+
+    def __post_init__(self) -> None:
+        at_least_one("bound", self.bound)
+
+    def meter(self, posterior: Posterior, overlay: Hallucination) -> Meter:
+        """Sums variances at the last feedback."""
+        return _GlobalMeter(self.bound)
+
+
+class _GlobalMeter(_VarianceSum):
+    def __init__(self, bound: float) -> None:
+        super().__init__()
+        self.bound = bound
+
+    def add(self, pick: Pick) -> str | None:
+        super().add(pick)
+        return "variance ratio" if self.ratio > self.bound else None
+
+
+@dataclass(frozen=True)
+class LocalRatio:
+    """BBKB-local: past the global bound, go on until some arm's own ratio exceeds C̃.
+
+    The ratio of arm i is 1 + Σ_s (z_iᵀV⁻¹z_s)² / σ̃²_fb(x_i) with V at the last feedback. The residual
+    stays out of the covariance: with it, as in the authors' script, the bound fails for some arms.
+    """
+
+    bound: float
+
+    def __post_init__(self) -> None:
+        at_least_one("bound", self.bound)
+
+    def meter(self, posterior: Posterior, overlay: Hallucination) -> Meter:
+        """Global sum first, then one ratio per arm."""
+        return _LocalMeter(self.bound, posterior, overlay)
+
+
+class _LocalMeter(_VarianceSum):
+    def __init__(self, bound: float, posterior: Posterior, overlay: Hallucination) -> None:
+        super().__init__()
+        self.bound, self._posterior, self._overlay = bound, posterior, overlay
+        self._global = 1.0
+        self._waiting: list[int] = []  # picks not yet in the ratios: none is computed below the global bound
+        self._shrinkage: dict[int, np.ndarray[tuple[int], np.dtype[np.float64]]] = {}
+        self._ratios = np.ones(posterior.pool.n_arms)
+
+    def add(self, pick: Pick) -> str | None:
+        self._global += pick.feedback_leverage
+        self._waiting.append(pick.arm)
+        if self._global <= self.bound:
+            self.ratio = self._global
+            return None
+        self._count_waiting()
+        self.ratio = float(self._ratios.max())
+        return "local variance ratio" if self.ratio > self.bound else None
+
+    def _count_waiting(self) -> None:
+        """All arms not met before in one pass over the pool; a repeated arm costs no pass."""
+        fresh = [arm for arm in dict.fromkeys(self._waiting) if arm not in self._shrinkage]
+        if fresh:
+            solved = np.column_stack([self._overlay.at_feedback(arm) for arm in fresh])
+            forms = self._posterior.forms(solved)
+            leverage = np.maximum(self._posterior.leverage, np.finfo(float).tiny)
+            for arm, form in zip(fresh, forms, strict=True):
+                self._shrinkage[arm] = form * form / leverage
+        for arm in self._waiting:
+            self._ratios += self._shrinkage[arm]
+        self._waiting.clear()
+
+
+@dataclass(frozen=True)
+class ProductRatio:
+    """GP-BUCB in the seed's form: when Π_s (1 + σ²_fb(x_s)) > C̃."""
+
+    bound: float
+
+    def __post_init__(self) -> None:
+        at_least_one("bound", self.bound)
+
+    def meter(self, posterior: Posterior, overlay: Hallucination) -> Meter:
+        """Multiplies with variances at the last feedback."""
+        return _ProductMeter(self.bound, current=False)
+
+
+@dataclass(frozen=True)
+class InformationGain:
+    """GP-AUCB: when Π_s (1 + σ²_{s−1}(x_s)) > C̃, the exact information gain of the batch."""
+
+    bound: float
+
+    def __post_init__(self) -> None:
+        at_least_one("bound", self.bound)
+
+    def meter(self, posterior: Posterior, overlay: Hallucination) -> Meter:
+        """Multiplies with variances right before each pick."""
+        return _ProductMeter(self.bound, current=True)
+
+
+class _ProductMeter:
+    def __init__(self, bound: float, current: bool) -> None:
+        self.bound, self._current, self._log = bound, current, 0.0
+
+    @property
+    def ratio(self) -> float:
+        return math.exp(min(self._log, 700.0))
+
+    def add(self, pick: Pick) -> str | None:
+        self._log += math.log1p(pick.current_leverage if self._current else pick.feedback_leverage)
+        reason = "information gain" if self._current else "variance product"
+        return reason if self._log > math.log(self.bound) else None

@@ -1,0 +1,46 @@
+"""Kernels as plain data and back, so that a saved run can be read without running foreign code."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from manyarms.errors import InvalidKernelError
+from manyarms.kernels.base import KernelLike
+from manyarms.kernels.combine import Product, Scale, Sum
+from manyarms.kernels.hamming import Hamming
+from manyarms.kernels.linear import Linear
+from manyarms.kernels.stationary import RBF, Matern
+from manyarms.kernels.tanimoto import Tanimoto
+
+_SIMPLE: dict[str, type[Any]] = {kind.__name__: kind for kind in (RBF, Matern, Linear, Tanimoto, Hamming)}
+_COMBINED: dict[str, type[Sum] | type[Product]] = {"Sum": Sum, "Product": Product}
+
+
+def describe(kernel: KernelLike) -> dict[str, Any]:
+    """Name and settings; a kernel that is not this package's is only named, and cannot be read back."""
+    name = type(kernel).__name__
+    if _SIMPLE.get(name) is type(kernel):
+        settings = {field.name: getattr(kernel, field.name) for field in dataclasses.fields(_SIMPLE[name])}
+        return {"kernel": name, **settings}
+    if isinstance(kernel, Sum | Product):
+        return {"kernel": name, "parts": [describe(part) for part in kernel.parts]}
+    if isinstance(kernel, Scale):
+        return {"kernel": "Scale", "of": describe(kernel.kernel), "variance": kernel.variance}
+    return {"kernel": "custom", "is": repr(kernel)}
+
+
+def from_description(description: dict[str, Any]) -> KernelLike:
+    """The kernel that `describe` described."""
+    name, settings = (
+        description["kernel"],
+        {key: value for key, value in description.items() if key != "kernel"},
+    )
+    if name in _SIMPLE:
+        kernel: KernelLike = _SIMPLE[name](**settings)
+        return kernel
+    if name in _COMBINED:
+        return _COMBINED[name](*(from_description(part) for part in settings["parts"]))
+    if name == "Scale":
+        return Scale(from_description(settings["of"]), settings["variance"])
+    raise InvalidKernelError(f"{description.get('is', name)} is not one of this package's kernels")

@@ -1,0 +1,147 @@
+"""What happens at a feedback: the sketch is renewed, rewards are taken in, evidence for the width adds up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from manyarms.errors import InvalidParameterError
+from manyarms.inducing import Candidates, Draw
+from manyarms.policies import Policy, Sparse
+from manyarms.posterior import Posterior, PosteriorState
+from manyarms.streams import Streams
+from manyarms.validation import Floats, Ints
+from manyarms.widths import Evidence, surprise
+
+_MAX_DOUBLINGS = 60
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a learner carries from one feedback to the next beside the posterior."""
+
+    norm_bound: float  # F: the policy's, or what guess-and-double has reached
+    triple_log_sum: float = 0.0  # Σ log(1 + 3σ̃²_fb(x_s))
+    log_sum: float = 0.0  # Σ log(1 + σ̃²_fb(x_s)) without the first feedback
+    drawn: tuple[int, ...] = ()  # the last inducing draw, and the probability each arm had
+    probabilities: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """Where feedback leads: the posterior, the memory and the place of every random stream afterwards."""
+
+    state: PosteriorState
+    memory: Memory
+    streams: dict[str, Any]
+
+
+class Learner:
+    """A policy's posterior over a pool, changed only by feedback."""
+
+    def __init__(self, policy: Policy, posterior: Posterior, streams: Streams) -> None:
+        self.policy, self.posterior, self._streams = policy, posterior, streams
+        guess = 1.0 if isinstance(policy.norm_bound, str) else float(policy.norm_bound)
+        self.memory = Memory(norm_bound=guess)
+
+    def width(self, state: PosteriorState | None = None, memory: Memory | None = None) -> float:
+        """β at the last feedback, or after a lesson."""
+        state, memory = state or self.posterior.state, memory or self.memory
+        seen = Evidence(
+            state.pulls,
+            state.effective_dimension,
+            state.log_det,
+            float(state.prior.max()),
+            memory.triple_log_sum,
+            memory.log_sum,
+        )
+        return self.policy.width_function()(seen, self.policy.assumptions(memory.norm_bound))
+
+    def lesson(self, arms: Ints, rewards: Floats) -> Lesson:
+        """Renew the sketch and condition on these pulls (BBKB l. 11–18), without going there yet."""
+        state, memory, before = self.posterior.state, self.memory, self._streams.state()
+        leverage = state.leverage[arms]
+        try:
+            draw = self._draw(arms)
+            after = Memory(
+                self._doubled_norm_bound(arms, rewards),
+                memory.triple_log_sum + float(np.log1p(3 * leverage).sum()),
+                memory.log_sum + (float(np.log1p(leverage).sum()) if state.pulls else 0.0),
+                tuple(draw.arms.tolist()),
+                tuple(draw.probabilities.tolist()),
+            )
+            return Lesson(self._renewed(draw, arms, rewards), after, self._streams.state())
+        finally:
+            self._streams.restore(before)
+
+    def learn(self, lesson: Lesson) -> None:
+        """Go where a lesson leads."""
+        self._streams.restore(lesson.streams)
+        self.posterior.commit(lesson.state)
+        self.memory = lesson.memory
+
+    def extend_horizon(self, oversampling: float) -> None:
+        """Raise q̄ and draw the sketch again on all arms so far (BKB, "Tuning q̄")."""
+        if not isinstance(self.policy, Sparse):
+            raise InvalidParameterError("policy", type(self.policy).__name__, "one that samples its sketch")
+        self.policy = replace(self.policy, oversampling=oversampling)
+        state = self.posterior.state
+        if len(state.arms):
+            draw = self._toss(state.arms, state.counts, np.full(len(state.arms), -1.0))
+            self.posterior.rebuild(draw.arms)
+            self.memory = replace(
+                self.memory, drawn=tuple(draw.arms.tolist()), probabilities=tuple(draw.probabilities.tolist())
+            )
+
+    def _draw(self, new: Ints) -> Draw:
+        """A fresh inducing set from all arms pulled, the new ones included."""
+        state = self.posterior.state
+        counts = dict(zip(state.arms.tolist(), state.counts.tolist(), strict=True))
+        inclusion = dict.fromkeys(counts, 0.0)
+        inclusion |= dict(zip(self.memory.drawn, self.memory.probabilities, strict=True))
+        for arm in new.tolist():
+            counts[arm] = counts.get(arm, 0.0) + 1.0
+            if inclusion.get(arm, 0.0) == 0.0:
+                inclusion[arm] = -1.0
+        arms = np.array(list(counts), dtype=np.int64)
+        return self._toss(arms, np.array(list(counts.values())), np.array([inclusion[arm] for arm in counts]))
+
+    def _toss(self, arms: Ints, counts: Floats, inclusion: Floats) -> Draw:
+        points, kernel = self.posterior.pool.take(arms), self.policy.kernel
+        leverage = self.posterior.leverage[arms]  # from before the update
+        candidates = Candidates(arms, counts, leverage, inclusion, lambda: kernel.matrix(points, points))
+        draw = self.policy.inducing_rule().draw(candidates, self._streams("inducing"))
+        if len(draw.arms):
+            return draw
+        if not self.posterior.state.width:
+            return Draw(arms[:1], np.ones(1))  # S₁ = {x₁}
+        # An empty draw keeps the old dictionary.
+        return Draw(np.array(self.memory.drawn, dtype=np.int64), np.array(self.memory.probabilities))
+
+    def _renewed(self, draw: Draw, arms: Ints, rewards: Floats) -> PosteriorState:
+        """Append the drawn arms beside the old ones, or start the sketch over when it has grown too far."""
+        present = self.posterior.inducing
+        fresh = draw.arms[~np.isin(draw.arms, present)]
+        if len(present) + len(fresh) > self.policy.sketch_limit * len(draw.arms):
+            return self.posterior.rebuilt(draw.arms, arms, rewards)
+        return self.posterior.updated(fresh, arms, rewards)
+
+    def _doubled_norm_bound(self, arms: Ints, rewards: Floats) -> float:
+        """F after guess-and-double: twice as large for as long as a reward contradicts the interval."""
+        bound = self.memory.norm_bound
+        if self.policy.norm_bound != "double":
+            return bound
+        state = self.posterior.state
+        errors, stds = np.abs(rewards - state.mean[arms]), np.sqrt(state.leverage[arms])
+        for _ in range(_MAX_DOUBLINGS):
+            given, width = (
+                self.policy.assumptions(bound),
+                self.width(memory=replace(self.memory, norm_bound=bound)),
+            )
+            limits = [surprise(state.pulls + 1, width, float(std), given) for std in stds]
+            if (errors <= limits).all():
+                break
+            bound *= 2
+        return bound

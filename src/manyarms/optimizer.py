@@ -1,0 +1,401 @@
+"""Ask and tell: the loop's state, whoever evaluates and whenever the results come in.
+
+The paper's order is kept: a batch is chosen on the posterior of the last feedback; results that have
+come in are taken in at the next `ask`, sorted by ticket, together with a renewal of the sketch. So the
+run does not depend on the order in which results are told, nor on looks at `predict` or `best` between.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from manyarms.choosers import Filled, Round, UniformStart
+from manyarms.errors import (
+    BudgetSpentError,
+    InvalidParameterError,
+    InvalidRewardError,
+    NoResultsError,
+    NothingToAskError,
+)
+from manyarms.hallucination import Hallucination
+from manyarms.history import History
+from manyarms.learner import Learner, Lesson
+from manyarms.ledger import Ledger, as_tickets
+from manyarms.policies import Policy
+from manyarms.pool import Pool
+from manyarms.posterior import Posterior, PosteriorState
+from manyarms.streams import Streams
+from manyarms.trace import Batch, BatchRecord, Trace
+from manyarms.validation import Floats, Ints, arm_indices, count, finite_rewards
+
+
+@dataclass(frozen=True)
+class Best:
+    """The pulled arm with the highest model mean, and the model's interval for its value."""
+
+    arm: int
+    id: Any
+    mean: float
+    std: float
+    lower: float
+    upper: float
+    pulls: int
+    average: float
+
+
+@dataclass(frozen=True)
+class Told:
+    """A result waiting to be taken in; `order` sorts results by ticket, unasked ones last."""
+
+    order: tuple[int, int]
+    arm: int
+    reward: float
+
+
+class Optimizer:
+    """One run of a policy on a pool.
+
+    seed: everything random follows from it. budget: pulls that may be handed out in all. repeats:
+    "allow", "forbid", or how often an arm may be pulled at most. max_failures: after so many failed
+    pulls an arm is not offered again (None: never left out). storage: "float32" halves the memory.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        policy: Policy,
+        seed: int = 0,
+        *,
+        budget: int | None = None,
+        repeats: str | int = "allow",
+        max_failures: int | None = 2,
+        storage: DTypeLike = np.float64,
+        lazy: bool = True,
+    ) -> None:
+        if not isinstance(pool, Pool):
+            raise InvalidParameterError("pool", pool, "a manyarms.Pool")
+        if not isinstance(policy, Policy):
+            raise InvalidParameterError("policy", policy, "a policy such as manyarms.BBKB(kernel=…)")
+        self.budget = None if budget is None else count("budget", budget)
+        self.repeats = repeats if repeats in ("allow", "forbid") else count("repeats", repeats)
+        self.max_failures = None if max_failures is None else count("max_failures", max_failures)
+        self.lazy = lazy
+        assert policy.ridge is not None
+        posterior = Posterior(
+            pool, policy.kernel, policy.ridge, storage=storage, residual=policy.keeps_residual
+        )
+        self.history = History(pool.n_arms)
+        self._streams = Streams(seed)
+        self._learner = Learner(policy, posterior, self._streams)
+        self._ledger = Ledger()
+        self._trace = Trace()
+        self._waiting: list[Told] = []
+        self._unasked = 0
+        self._next_lesson: Lesson | None = None
+
+    # ------------------------------------------------------------------ asking
+
+    def ask(
+        self, n: int | None = None, *, at_most: int | None = None, eligible: ArrayLike | None = None
+    ) -> Batch:
+        """The next arms to evaluate.
+
+        Without a size the policy's rule ends the batch; `at_most` caps it; `n` gives exactly n (a plate),
+        going on past the rule with a width that grows with the realised ratio. `eligible` limits this
+        one batch: a mask over all arms, or the arms' indices.
+        """
+        started = time.perf_counter()
+        limit, exactly = self._size(n, at_most)
+        allowed = self._allowed(eligible)
+        self._check_enough(allowed, limit, exactly)
+        self._take_feedback()
+        streams = self._streams.state()
+        try:
+            filled, width = self._fill(allowed, limit, exactly)
+        except BaseException:
+            self._streams.restore(streams)
+            raise
+        return self._hand_out(filled, width, started)
+
+    def _size(self, n: int | None, at_most: int | None) -> tuple[int | None, bool]:
+        if n is not None and at_most is not None:
+            raise InvalidParameterError("at_most", at_most, "left out when exactly n arms are asked for")
+        limit = (
+            None
+            if n is None and at_most is None
+            else count("n" if at_most is None else "at_most", n or at_most)
+        )
+        if self.budget is not None:
+            left = self.budget - self._ledger.spent
+            if left <= 0:
+                raise BudgetSpentError(f"all {self.budget} pulls of the budget have been handed out")
+            if n is not None and n > left:
+                raise BudgetSpentError(f"{n} arms asked for, the budget of {self.budget} has {left} left")
+            limit = left if limit is None else min(limit, left)
+        return limit, n is not None
+
+    def _allowed(self, eligible: ArrayLike | None) -> Floats:
+        """How often each arm may be chosen in this batch."""
+        allowed = np.full(self.pool.n_arms, np.inf)
+        if self.repeats != "allow":
+            allowed[:] = 1.0 if self.repeats == "forbid" else float(self.repeats)
+            allowed[self.history.arms] -= self.history.counts
+            for arm, times in self._ledger.pending_counts().items():
+                allowed[arm] -= times
+        if self.max_failures is not None:
+            for arm, times in self._ledger.failures.items():
+                if times >= self.max_failures:
+                    allowed[arm] = 0.0
+        if eligible is not None:
+            allowed[~self._mask(eligible)] = 0.0
+        return allowed
+
+    def _mask(self, eligible: ArrayLike) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        array = np.asarray(eligible)
+        if array.dtype == np.dtype(bool):
+            if array.shape != (self.pool.n_arms,):
+                raise InvalidParameterError(
+                    "eligible", array.shape, f"a mask over all {self.pool.n_arms} arms or arm indices"
+                )
+            return array
+        mask = np.zeros(self.pool.n_arms, dtype=bool)
+        mask[arm_indices(array, self.pool.n_arms)] = True
+        return mask
+
+    def _check_enough(self, allowed: Floats, limit: int | None, exactly: bool) -> None:
+        possible = np.maximum(allowed, 0.0).sum()
+        if possible <= 0:
+            raise NothingToAskError(
+                "no arm may be chosen: all are used up, failed too often or not eligible"
+                if self.repeats != "allow" or self._ledger.failures
+                else "no arm is eligible"
+            )
+        if exactly and limit is not None and possible < limit:
+            raise NothingToAskError(f"{limit} arms asked for, only {int(possible)} pulls are allowed")
+
+    def _fill(self, allowed: Floats, limit: int | None, exactly: bool) -> tuple[Filled, float]:
+        overlay = Hallucination(self.posterior)
+        for arm, times in sorted(self._ledger.pending_counts().items()):
+            overlay.pull(arm, times)
+        width = self._learner.width()
+        turn = Round(
+            self.posterior, overlay, self.policy.ending(), width, self.policy.ratio_bound,
+            allowed, limit, exactly, self._streams, self.lazy,
+        )  # fmt: skip
+        started = self.posterior.state.pulls > 0
+        return (self.policy.chooser() if started else UniformStart()).fill(turn), width
+
+    def _hand_out(self, filled: Filled, width: float, started: float) -> Batch:
+        state = self.posterior.state
+        tickets = np.array(self._ledger.issue(filled.arms), dtype=np.int64)
+        arms = np.array(filled.arms, dtype=np.int64)
+        record = BatchRecord(
+            arms, tickets, np.full(len(arms), np.nan), np.zeros(len(arms), dtype=bool), state.width, width,
+            state.effective_dimension, filled.ended_because, filled.ratio, time.perf_counter() - started,
+        )  # fmt: skip
+        self._trace.add(record)
+        return Batch(arms, self.pool.ids_of(arms), tickets, filled.ended_because, filled.ratio)
+
+    # ------------------------------------------------------------------ telling
+
+    def tell(
+        self,
+        tickets: Batch | ArrayLike | None = None,
+        rewards: ArrayLike | None = None,
+        *,
+        arms: ArrayLike | None = None,
+        failed: bool | Sequence[bool] = False,
+    ) -> None:
+        """Results of a batch, of some tickets, or (`arms=`) of pulls nobody asked for; in any order.
+
+        `failed`, one flag or one per result, marks trials that gave no reward; theirs is not read. When
+        anything is wrong with the call, nothing of it is taken in.
+        """
+        if (tickets is None) == (arms is None):
+            raise InvalidParameterError("tell", None, "given a batch, tickets, or arms=… (one of them)")
+        if arms is not None:
+            named, owners = None, arm_indices(arms, self.pool.n_arms)
+        else:
+            named = as_tickets(
+                tickets.tickets if isinstance(tickets, Batch) else np.atleast_1d(np.asarray(tickets))
+            )
+            self._ledger.check(named)
+            owners = np.array([self._ledger.pending[ticket] for ticket in named], dtype=np.int64)
+        flags = self._flags(failed, len(owners))
+        values = self._values(rewards, flags)
+        self.history.add(owners[~flags], values[~flags])
+        for place, (arm, reward, lost) in enumerate(
+            zip(owners.tolist(), values.tolist(), flags.tolist(), strict=True)
+        ):
+            self._settle(None if named is None else named[place], arm, reward, lost)
+        self._next_lesson = None
+
+    def _flags(
+        self, failed: bool | Sequence[bool], expected: int
+    ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        flags = np.asarray(failed)
+        if flags.dtype != np.dtype(bool) or flags.shape not in ((), (expected,)):
+            raise InvalidParameterError("failed", failed, f"True, False or {expected} of them")
+        return np.broadcast_to(flags, (expected,))
+
+    def _values(self, rewards: ArrayLike | None, flags: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Floats:
+        """Rewards as floats, NaN for failed trials."""
+        if rewards is None:
+            if not flags.all():
+                raise InvalidRewardError(
+                    f"{int((~flags).sum())} results without a reward that are not marked as failed"
+                )
+            return np.full(len(flags), np.nan)
+        try:
+            values = np.atleast_1d(np.array(rewards, dtype=np.float64))
+        except (TypeError, ValueError):
+            raise InvalidRewardError(f"rewards must be numbers, got {rewards!r}") from None
+        if values.shape != flags.shape:
+            raise InvalidRewardError(f"{len(flags)} rewards expected, one per arm, got shape {values.shape}")
+        finite_rewards(np.where(flags, 0.0, values), len(flags))
+        values[flags] = np.nan
+        return values
+
+    def _settle(self, ticket: int | None, arm: int, reward: float, lost: bool) -> None:
+        if ticket is None:
+            order = (1, self._unasked)
+            self._unasked += 1
+        else:
+            order = (0, ticket)
+            self._ledger.settle(ticket)
+            self._trace.told(ticket, reward, lost)
+        if lost:
+            self._ledger.failures[arm] += 1
+        else:
+            self._waiting.append(Told(order, arm, reward))
+
+    def forget(self, tickets: Batch | ArrayLike) -> None:
+        """Give up tickets whose worker is lost: as if they had never been handed out."""
+        self._ledger.forget(
+            as_tickets(tickets.tickets if isinstance(tickets, Batch) else np.atleast_1d(np.asarray(tickets)))
+        )
+
+    def _lesson(self) -> Lesson | None:
+        """Where the results told since the last feedback lead; kept until another one is told."""
+        if self._waiting and self._next_lesson is None:
+            waiting = sorted(self._waiting, key=lambda result: result.order)
+            self._next_lesson = self._learner.lesson(
+                np.array([result.arm for result in waiting], dtype=np.int64),
+                np.array([result.reward for result in waiting]),
+            )
+        return self._next_lesson
+
+    def _take_feedback(self) -> None:
+        lesson = self._lesson()
+        if lesson is not None:
+            self._waiting, self._next_lesson = [], None
+            self._learner.learn(lesson)
+
+    def extend_horizon(self, oversampling: float) -> None:
+        """Go on past the planned horizon: raise q̄, draw the sketch again, keep every result."""
+        self._take_feedback()
+        self._learner.extend_horizon(oversampling)
+
+    # ------------------------------------------------------------------ looking
+
+    @property
+    def policy(self) -> Policy:
+        """The algorithm and its settings."""
+        return self._learner.policy
+
+    @property
+    def posterior(self) -> Posterior:
+        """The model as of the last feedback."""
+        return self._learner.posterior
+
+    @property
+    def pool(self) -> Pool:
+        """The candidates."""
+        return self.posterior.pool
+
+    @property
+    def seed(self) -> int:
+        """What everything random follows from."""
+        return self._streams.seed
+
+    @property
+    def pending(self) -> dict[int, int]:
+        """Tickets whose result is still out, and their arms."""
+        return dict(self._ledger.pending)
+
+    @property
+    def spent(self) -> int:
+        """Pulls handed out so far, those given up left out: what counts against the budget."""
+        return self._ledger.spent
+
+    @property
+    def norm_bound(self) -> float:
+        """F in use: the policy's, or what guess-and-double has reached."""
+        return self._learner.memory.norm_bound
+
+    @property
+    def trace(self) -> list[BatchRecord]:
+        """One record per batch handed out."""
+        return self._trace.records()
+
+    def _current(self) -> PosteriorState:
+        """The posterior with every result told so far. Looking does not move the run."""
+        lesson = self._lesson()
+        return self.posterior.state if lesson is None else lesson.state
+
+    def predict(self, arms: ArrayLike | None = None) -> tuple[Floats, Floats]:
+        """Posterior mean and standard deviation, in reward units, of some arms or of all."""
+        state = self._current()
+        chosen = slice(None) if arms is None else arm_indices(arms, self.pool.n_arms)
+        return state.mean[chosen].copy(), np.sqrt(state.variance[chosen])
+
+    def best(self) -> Best:
+        """The arm with the highest model mean among those pulled, with its interval mean ± β σ̃."""
+        if not len(self.history):
+            raise NoResultsError("no result has been told yet")
+        lesson, arms = self._lesson(), self.history.arms
+        state, memory = self._current(), None if lesson is None else lesson.memory
+        place = int(np.argmax(state.mean[arms]))
+        arm = int(arms[place])
+        mean, reach = (
+            float(state.mean[arm]),
+            self._learner.width(state, memory) * float(np.sqrt(state.leverage[arm])),
+        )
+        pulls = int(self.history.counts[place])
+        return Best(
+            arm, self.pool.id_of(arm), mean, float(np.sqrt(state.variance[arm])), mean - reach, mean + reach,
+            pulls, float(self.history.sums[place] / pulls),
+        )  # fmt: skip
+
+    # ------------------------------------------------------------------ growing and keeping
+
+    def add_arms(self, features: Any, ids: Sequence[Hashable] | None = None) -> Ints:
+        """More candidates, from now on; their indices."""
+        before = self.pool.n_arms
+        self.posterior.extend(self.pool.extended(features, ids))
+        self.history.n_arms, self._next_lesson = self.pool.n_arms, None
+        return np.arange(before, self.pool.n_arms)
+
+    def save(self, path: str | Path) -> None:
+        """Write the whole run to one file (an npz archive with a JSON manifest; no pickle)."""
+        from manyarms.checkpoint import save
+
+        save(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path, pool: Pool | None = None, policy: Policy | None = None) -> Optimizer:
+        """Read a saved run; it goes on bit for bit as if it had never stopped.
+
+        The pool is in the file unless its arms are Python objects; given one, it must be the same.
+        `policy` is needed only when its kernel is not one of this package's.
+        """
+        from manyarms.checkpoint import load
+
+        return load(Path(path), pool, policy)

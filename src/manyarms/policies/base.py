@@ -1,0 +1,124 @@
+"""What a policy is: the settings of one algorithm, and which shared parts it is put together from."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from manyarms.choosers import Chooser, UpperBounds
+from manyarms.endings import Ending, EveryStep
+from manyarms.errors import InvalidParameterError
+from manyarms.inducing import AllPulled, IncrementalLeverage, InducingRule, LeverageScores
+from manyarms.kernels import KernelLike, as_kernel
+from manyarms.kernels.base import replace_field
+from manyarms.validation import at_least_one, non_negative, positive, probability
+from manyarms.widths import Assumptions, Width, width_named
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """Settings common to all algorithms. A subclass answers the four questions of ARCHITECTURE.md.
+
+    ridge λ defaults to noise_std², the right value when the noise is known. norm_bound F bounds the RKHS
+    norm of the reward function; `"double"` starts at 1 and doubles when a reward contradicts it. width
+    is β by name (`manyarms.widths`) or a number.
+    """
+
+    kernel: KernelLike
+    noise_std: float = 0.1
+    ridge: float | None = None
+    norm_bound: float | str = 1.0
+    delta: float = 1e-3
+    width: str | float = "exact"
+
+    width_aliases: ClassVar[dict[str, str]] = {"authors": "authors-bkb"}
+    keeps_residual: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        replace_field(self, "kernel", as_kernel(self.kernel))
+        non_negative("noise_std", self.noise_std)
+        if self.ridge is None:
+            if self.noise_std == 0:
+                raise InvalidParameterError("ridge", None, "given when noise_std is 0")
+            replace_field(self, "ridge", float(self.noise_std) ** 2)
+        positive("ridge", self.ridge)
+        if isinstance(self.norm_bound, str):
+            if self.norm_bound != "double":
+                raise InvalidParameterError("norm_bound", self.norm_bound, "a positive number or 'double'")
+        else:
+            positive("norm_bound", self.norm_bound)
+        probability("delta", self.delta)
+        self.width_function()
+        self.ending()
+        self.inducing_rule()
+        self.chooser()
+
+    # ---- the four questions
+
+    def inducing_rule(self) -> InducingRule:
+        """Which pulled arms span the sketch."""
+        return AllPulled()
+
+    def chooser(self) -> Chooser:
+        """Which arm next."""
+        return UpperBounds()
+
+    def ending(self) -> Ending:
+        """When feedback is used and the sketch renewed."""
+        return EveryStep()
+
+    def width_function(self) -> Width:
+        """β."""
+        return width_named(self.width, self.width_aliases)
+
+    # ---- derived
+
+    @property
+    def ratio_bound(self) -> float:
+        """C̃, by how much variances may shrink inside a batch before β must be widened."""
+        return 1.0
+
+    @property
+    def sketch_limit(self) -> float:
+        """How many times a fresh draw the sketch may hold before it is started over."""
+        return math.inf
+
+    def assumptions(self, norm_bound: float) -> Assumptions:
+        """What the width takes for granted."""
+        assert self.ridge is not None
+        return Assumptions(self.ridge, self.noise_std, norm_bound, self.delta, batch_ratio=self.ratio_bound)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sparse(Policy):
+    """Settings of policies whose sketch is drawn by ridge leverage scores.
+
+    oversampling q̄ multiplies inclusion probabilities. inducing is "fresh" (new coins at each renewal, as
+    in the papers), "union" (the n draws of an arm pulled n times, united) or "incremental" (old points
+    kept with p_{t+1}/p_t, unproven). Points of earlier draws stay until the sketch is more than
+    `compaction` times a fresh draw: a larger span is still accurate (spec §1). 1.0 keeps fresh draws only.
+    """
+
+    oversampling: float = 2.0
+    inducing: str = "fresh"
+    compaction: float = 2.0
+
+    def __post_init__(self) -> None:
+        at_least_one("compaction", self.compaction)
+        super().__post_init__()
+
+    def inducing_rule(self) -> InducingRule:
+        """Ridge leverage scores."""
+        if self.inducing == "fresh":
+            return LeverageScores(self.oversampling, "one")
+        if self.inducing == "union":
+            return LeverageScores(self.oversampling, "union")
+        if self.inducing == "incremental":
+            return IncrementalLeverage(self.oversampling)
+        raise InvalidParameterError("inducing", self.inducing, "'fresh', 'union' or 'incremental'")
+
+    @property
+    def sketch_limit(self) -> float:
+        """The compaction factor."""
+        return float(self.compaction)

@@ -1,0 +1,32 @@
+"""BBKB: BKB in adaptive batches, mean and sketch frozen while variances have not shrunk too far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from manyarms.endings import Ending, GlobalRatio, LocalRatio
+from manyarms.policies.base import Sparse
+
+
+@dataclass(frozen=True, kw_only=True)
+class BBKB(Sparse):
+    """Batch BKB (Calandriello et al. 2020, Algorithm 1).
+
+    batch_ratio is C̃. local=True goes on past the global bound while every arm's own ratio allows.
+    """
+
+    batch_ratio: float = 2.0
+    local: bool = False
+    width: str | float = "bbkb"
+
+    width_aliases: ClassVar[dict[str, str]] = {"authors": "authors-bbkb"}
+
+    def ending(self) -> Ending:
+        """L. 5, with variances."""
+        return LocalRatio(self.batch_ratio) if self.local else GlobalRatio(self.batch_ratio)
+
+    @property
+    def ratio_bound(self) -> float:
+        """C̃."""
+        return float(self.batch_ratio)

@@ -1,0 +1,19 @@
+"""EpsGreedy: the highest mean, now and then a random arm. The baseline that ignores its uncertainty."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from manyarms.choosers import Chooser, EpsilonGreedy
+from manyarms.policies.base import Policy
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpsGreedy(Policy):
+    """Greedy on the exact posterior mean, uniformly random with probability `explore`."""
+
+    explore: float = 0.1
+
+    def chooser(self) -> Chooser:
+        """Mean or coin."""
+        return EpsilonGreedy(self.explore)

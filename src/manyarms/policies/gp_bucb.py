@@ -1,0 +1,37 @@
+"""GP-BUCB: GP-UCB in batches, the mean frozen and the variance hallucinated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from manyarms.endings import Ending, FixedSize, InformationGain, ProductRatio
+from manyarms.errors import InvalidParameterError
+from manyarms.policies.base import Policy
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPBUCB(Policy):
+    """Desautels et al. 2014, on the exact posterior.
+
+    stop="product" ends a batch when Π(1+σ²_fb) > C̃ (the seed's form), "information" when the exact
+    information gain Π(1+σ²_{s−1}) does (their GP-AUCB), "fixed" after `batch_size` picks.
+    """
+
+    batch_ratio: float = 2.0
+    stop: str = "product"
+    batch_size: int = 10
+
+    def ending(self) -> Ending:
+        """One of their three rules."""
+        if self.stop == "product":
+            return ProductRatio(self.batch_ratio)
+        if self.stop == "information":
+            return InformationGain(self.batch_ratio)
+        if self.stop == "fixed":
+            return FixedSize(self.batch_size)
+        raise InvalidParameterError("stop", self.stop, "'product', 'information' or 'fixed'")
+
+    @property
+    def ratio_bound(self) -> float:
+        """C̃."""
+        return float(self.batch_ratio)

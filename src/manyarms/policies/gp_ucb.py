@@ -1,0 +1,12 @@
+"""GP-UCB: the exact posterior, the highest upper bound, feedback after every pull."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from manyarms.policies.base import Policy
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPUCB(Policy):
+    """Exact GP-UCB (Srinivas et al. 2010), incremental: a step is one pass over the pool."""

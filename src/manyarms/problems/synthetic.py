@@ -1,0 +1,140 @@
+"""The four functions of DUETS §5 (spec §6), to be maximised, with their known maxima."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyarms.pool import Pool
+from manyarms.validation import Floats, count, non_negative
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A function, where it lives, and the most it can be.
+
+    `shape` is "box" ([0, 1]ᵈ) or "ball" (the unit ball). `lengthscale` is the paper's choice for it.
+    """
+
+    name: str
+    n_features: int
+    shape: Literal["box", "ball"]
+    function: Callable[[Floats], Floats]
+    maximum: float
+    maximisers: Floats
+    lengthscale: float
+
+    def __call__(self, points: Any) -> Floats:
+        """The value at each row."""
+        return np.asarray(self.function(np.atleast_2d(np.asarray(points, dtype=np.float64))))
+
+    def points(self, n: int, seed: int) -> Floats:
+        """n points, uniformly."""
+        rng = np.random.default_rng(seed)
+        if self.shape == "box":
+            return np.asarray(rng.random((count("n", n), self.n_features)))
+        direction = rng.standard_normal((count("n", n), self.n_features))
+        direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+        return np.asarray(direction * rng.random((n, 1)) ** (1.0 / self.n_features))
+
+    def pool(self, n_arms: int, seed: int) -> Pool:
+        """A pool of random points."""
+        return Pool(self.points(n_arms, seed))
+
+
+class Noisy:
+    """Rewards of a problem: value plus Gaussian noise, a stream of its own for every agent."""
+
+    def __init__(self, problem: Callable[[Any], Floats], noise_std: float, seed: int) -> None:
+        self.problem, self.noise_std, self.seed = problem, non_negative("noise_std", noise_std), seed
+        self._streams: dict[int, np.random.Generator] = {}
+
+    def __call__(self, pulls: Any) -> Floats:
+        """Rewards of the pulls of one agent (`pulls.agent`, `pulls.features`)."""
+        if pulls.agent not in self._streams:
+            self._streams[pulls.agent] = np.random.default_rng([self.seed, pulls.agent])
+        noise = self._streams[pulls.agent].standard_normal(len(pulls.features))
+        return np.asarray(self.problem(pulls.features) + self.noise_std * noise)
+
+
+def _direction(theta_seed: int, n_features: int) -> Floats:
+    theta = np.random.default_rng(theta_seed).standard_normal(n_features)
+    return np.asarray(theta / np.linalg.norm(theta))
+
+
+@dataclass(frozen=True)
+class _Ridge:
+    """profile(xᵀθ); a class rather than a closure, so that it can be sent to another process."""
+
+    profile: Callable[[Floats], Floats]
+    theta: NDArray[np.float64]
+
+    def __call__(self, X: Floats) -> Floats:
+        return self.profile(X @ self.theta)
+
+
+def _wave(s: Floats) -> Floats:
+    return np.cos(3.0 * s)
+
+
+def _cubic(s: Floats) -> Floats:
+    return np.asarray(s**3 - 3.0 * s**2 + 3.0 * s + 3.0)
+
+
+def wave_ridge(theta_seed: int = 0, n_features: int = 10) -> Problem:
+    """h₁(x) = cos(3xᵀθ) on the unit ball; 1 wherever xᵀθ = 0."""
+    ridge = _Ridge(_wave, _direction(theta_seed, n_features))
+    return Problem("h1", n_features, "ball", ridge, 1.0, np.zeros((1, n_features)), 1.0)
+
+
+def polynomial_ridge(theta_seed: int = 0, n_features: int = 10) -> Problem:
+    """h₂(x) = s³ − 3s² + 3s + 3 with s = xᵀθ on the unit ball: (s − 1)³ + 4, so 4 at x = θ."""
+    theta = _direction(theta_seed, n_features)
+    return Problem("h2", n_features, "ball", _Ridge(_cubic, theta), 4.0, theta[None, :], 1.0)
+
+
+def _branin(X: Floats) -> Floats:
+    u, v = 15.0 * X[:, 0] - 5.0, 15.0 * X[:, 1]
+    bowl = v - 5.1 / (4 * math.pi**2) * u**2 + 5.0 / math.pi * u - 6.0
+    b = bowl**2 + 10.0 * (1.0 - 1.0 / (8.0 * math.pi)) * np.cos(u)
+    return np.asarray(-(b - 44.81) / 51.95)
+
+
+def branin() -> Problem:
+    """Branin on [0, 1]², standardised to −(b − 44.81)/51.95 with b without its constant 10: three maxima of 1.0474."""
+    at = np.array([[-math.pi, 12.275], [math.pi, 2.275], [3.0 * math.pi, 2.475]])
+    lowest = 10.0 / (8.0 * math.pi) - 10.0  # the bowl is 0 and cos u is −1
+    maximum = -(lowest - 44.81) / 51.95
+    return Problem("Branin", 2, "box", _branin, maximum, (at + [5.0, 0.0]) / 15.0, 0.2)
+
+
+_HEIGHTS = np.array([1.0, 1.2, 3.0, 3.2])
+_STEEPNESS = np.array([[10, 3, 17, 3.5], [0.05, 10, 17, 0.1], [3, 3.5, 1.7, 10], [17, 8, 0.05, 10]], dtype=float)
+_CENTRES = 1e-4 * np.array(
+    [[1312, 1696, 5569, 124], [2329, 4135, 8307, 3736], [2348, 1451, 3522, 2883], [4047, 8828, 8732, 5743]],
+    dtype=float,
+)
+
+
+def _hartmann4(X: Floats) -> Floats:
+    squares = (X[:, None, :] - _CENTRES) ** 2
+    return np.asarray(np.exp(-np.einsum("nij,ij->ni", squares, _STEEPNESS)) @ _HEIGHTS)
+
+
+def hartmann4() -> Problem:
+    """Hartmann-4 on [0, 1]⁴: Σ α_i exp(−Σ_j A_ij (x_j − P_ij)²), the first four columns of Hartmann-6."""
+    best = np.array([[0.18739, 0.19415, 0.55792, 0.26478]])
+    return Problem("Hartmann-4", 4, "box", _hartmann4, float(_hartmann4(best)[0]), best, 1.0)
+
+
+PROBLEMS: dict[str, Callable[[], Problem]] = {
+    "h1": wave_ridge,
+    "h2": polynomial_ridge,
+    "Branin": branin,
+    "Hartmann-4": hartmann4,
+}
