@@ -67,7 +67,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file")
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         manifest = json.loads(arrays.pop("manifest").tobytes())
     except Exception as problem:  # zipfile, zlib, struct and numpy each have their own kinds

@@ -12,7 +12,10 @@ from typing import Any
 
 def shown(value: Any, longest: int = 120) -> str:
     """`repr(value)`, cut to fit an error message."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception as problem:  # a huge integer, or an object whose repr is broken
+        text = f"<{type(value).__name__} that cannot be shown: {problem}>"
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyarms.errors import EmptyPoolError, InvalidFeaturesError, MissingExtraError, shown
+from manyarms.errors import EmptyPoolError, InvalidFeaturesError, shown
 from manyarms.validation import inexact_integer, is_missing, masked_entries
 
 _CHECK_ROWS = 1 << 16  # rows looked at together, so that a memory-mapped table is never loaded whole
-_NUMBERS = "biuf"
+NUMBERS = "biuf"  # numpy's kinds of booleans, integers and floats
 _HINTS = {
     "c": "a feature must be a real number",
     "M": "turn dates into numbers first",
@@ -40,7 +40,7 @@ def as_features(features: Any, names: Sequence[str] | None = None) -> NDArray[An
         raise InvalidFeaturesError(f"features of type {array.dtype} cannot be used: {_HINTS[kind]}")
     if array.ndim > 2:
         raise InvalidFeaturesError(f"features must be a matrix with one row per arm, got shape {array.shape}")
-    if kind in _NUMBERS:
+    if kind in NUMBERS:
         array = _checked_numbers(array, names)
     view = array.view()
     view.flags.writeable = False
@@ -62,7 +62,17 @@ def row_blocks(array: NDArray[Any], rows: int) -> Iterator[tuple[int, NDArray[An
         yield start, array[start : start + rows]
 
 
-# ---------------------------------------------------------------------- arrays and sequences
+def joined_columns(columns: Sequence[NDArray[Any]], names: Sequence[str]) -> NDArray[Any]:
+    """Columns of numbers side by side, in the narrowest common type; no integer loses its last digits."""
+    common = np.result_type(*columns)
+    for column, name in zip(columns, names, strict=True):
+        if common.kind == "f":
+            too_large = inexact_integer(column)
+            if too_large is not None:
+                raise InvalidFeaturesError(
+                    f"{too_large} in column {name!r} is too large to be held as a float"
+                )
+    return np.column_stack([column.astype(common, copy=False) for column in columns])
 
 
 def _plain_array(array: NDArray[Any]) -> NDArray[Any]:
@@ -72,77 +82,66 @@ def _plain_array(array: NDArray[Any]) -> NDArray[Any]:
         raise InvalidFeaturesError(f"the feature at {_place(hidden)} is masked")
     if not isinstance(array, np.memmap):
         array = np.asarray(array)
-    if array.dtype.kind == "T":
-        return array.astype(np.str_)
+    if array.dtype.kind in "OT" and array.ndim:  # objects, and numpy's strings of variable length
+        objects = array.astype(object)
+        return _numbers_or_strings(objects, objects)
     if array.dtype == np.dtype(np.longdouble) and array.dtype.itemsize > 8:
         with np.errstate(over="ignore"):
             return array.astype(np.float64)
-    return _from_objects(array, array) if array.dtype == object and array.ndim else array
+    return array
 
 
 def _from_sequence(features: Any) -> NDArray[Any]:
     if hasattr(features, "toarray"):
-        raise InvalidFeaturesError(
-            f"features are a sparse {type(features).__name__}: pass features.toarray()"
-        )
+        raise InvalidFeaturesError(f"features are a sparse {type(features).__name__}: pass its toarray()")
     if hasattr(features, "__array__") and not isinstance(features, type):
         return _plain_array(np.asarray(features))
     if isinstance(features, str | bytes) or not isinstance(features, Sequence):
-        raise InvalidFeaturesError(
-            f"features must be an array, a data frame or a sequence, got {type(features).__name__}"
-        )
-    if len(features) == 0:
-        raise EmptyPoolError("a pool needs at least one arm")
+        kind = type(features).__name__
+        raise InvalidFeaturesError(f"features must be an array, a data frame or a sequence, got {kind}")
     try:
         array = np.asarray(features)
-    except (ValueError, TypeError, OverflowError):  # ragged
-        _check_row_lengths(features)
+        if array.dtype.kind in NUMBERS or array.dtype.kind in _HINTS:
+            return array
+        return _numbers_or_strings(np.asarray(features, dtype=object), as_objects(features))
+    except (ValueError, TypeError, OverflowError) as problem:
+        if isinstance(problem, InvalidFeaturesError):
+            raise
+        _check_row_lengths(features)  # numpy cannot make a table of rows of unequal length
         return as_objects(features)
-    return (
-        array
-        if array.dtype.kind in _NUMBERS or array.dtype.kind in _HINTS
-        else _from_objects(array, features)
-    )
 
 
-def _from_objects(array: NDArray[Any], features: Any) -> NDArray[Any]:
-    """What numpy could not store as numbers: strings, numbers in disguise, or truly objects."""
-    cells = list(_cells(features))
-    if cells and all(isinstance(cell, str) for cell in cells):
-        return np.asarray(array, dtype=np.str_)
-    missing = [is_missing(cell) and not isinstance(cell, float) for cell in cells]
+def _numbers_or_strings(array: NDArray[np.object_], otherwise: NDArray[np.object_]) -> NDArray[Any]:
+    """Python objects as an array of floats or of strings where that is what all of them are."""
+    cells = array.ravel().tolist()
+    if all(isinstance(cell, str) for cell in cells):
+        return array.astype(np.str_)
     numbers = [isinstance(cell, Real | Decimal | np.bool_) for cell in cells]
-    if any(numbers) and all(a or b for a, b in zip(missing, numbers, strict=True)):
-        if any(missing):
-            place = _place(np.reshape(missing, array.shape))
-            raise InvalidFeaturesError(f"the feature at {place} is missing ({cells[missing.index(True)]!r})")
-        try:
-            return np.array([float(cell) for cell in cells]).reshape(array.shape)
-        except OverflowError:
-            raise InvalidFeaturesError("a feature is too large for a float") from None
-    if array.dtype == object and array.ndim > 1 and isinstance(features, np.ndarray):
-        return array
-    return as_objects(features)
+    missing = [is_missing(cell) for cell in cells]
+    if not any(numbers) or not all(a or b for a, b in zip(numbers, missing, strict=True)):
+        return otherwise
+    if any(missing):
+        place = _place(np.reshape(missing, array.shape))
+        raise InvalidFeaturesError(f"the feature at {place} is missing ({cells[missing.index(True)]!r})")
+    return np.array([_as_float(cell) for cell in cells]).reshape(array.shape)
 
 
-def _cells(features: Any) -> Iterator[Any]:
-    for row in features:
-        if isinstance(row, list | tuple | np.ndarray):
-            yield from row
-        else:
-            yield row
+def _as_float(cell: Any) -> float:
+    try:
+        return float(cell)
+    except OverflowError:
+        raise InvalidFeaturesError(f"feature {shown(cell)} is too large for a float") from None
 
 
 def _check_row_lengths(features: Sequence[Any]) -> None:
     """Rows of numbers of unequal length are a slip, not objects."""
-    if all(
-        isinstance(row, list | tuple) and all(isinstance(x, Real | np.bool_) for x in row) for row in features
-    ):
-        for arm, row in enumerate(features):
-            if len(row) != len(features[0]):
-                raise InvalidFeaturesError(
-                    f"rows differ in length: row 0 has {len(features[0])} numbers, row {arm} has {len(row)}"
-                )
+    if all(isinstance(row, list | tuple) and all(isinstance(x, Real) for x in row) for row in features):
+        first = len(features[0])
+        arm = next((arm for arm, row in enumerate(features) if len(row) != first), None)
+        if arm is not None:
+            raise InvalidFeaturesError(
+                f"rows differ in length: row 0 has {first} numbers, row {arm} has {len(features[arm])}"
+            )
 
 
 def _place(wrong: NDArray[Any]) -> str:
@@ -160,76 +159,9 @@ def _checked_numbers(array: NDArray[Any], names: Sequence[str] | None) -> NDArra
             wrong = ~np.isfinite(block)
             if wrong.any():
                 row, column = (int(i) for i in np.argwhere(wrong)[0])
-                name = repr(names[column]) if names is not None else str(column)
+                named = isinstance(names, Sequence) and len(names) == array.shape[1]
+                name = repr(names[column]) if names is not None and named else str(column)
                 raise InvalidFeaturesError(
                     f"feature {block[row, column]} in row {start + row}, column {name} is not finite"
                 )
     return array
-
-
-# ---------------------------------------------------------------------- data frames
-
-
-def is_frame(features: Any) -> bool:
-    """True for pandas and polars frames (anything with named columns that is no array)."""
-    return hasattr(features, "columns") and not isinstance(features, np.ndarray)
-
-
-def from_frame(frame: Any, id_column: str | None) -> tuple[NDArray[Any], Any, list[str]]:
-    """Features, ids (or None) and feature names of a pandas or polars frame.
-
-    The matrix has the narrowest type that holds every column: all float32 stays float32, all integers
-    stay integers, all booleans stay booleans.
-    """
-    try:
-        import narwhals as nw
-    except ImportError:
-        raise MissingExtraError("narwhals", "frames", "a data frame as a pool") from None
-    try:
-        table = nw.from_native(frame, eager_only=True)
-    except (TypeError, ValueError) as problem:  # a lazy frame, something else with columns, repeated names
-        raise InvalidFeaturesError(f"not a usable data frame: {problem}") from None
-    if id_column is not None and id_column not in table.columns:
-        raise InvalidFeaturesError(
-            f"the frame has no column {id_column!r} for the ids; it has {shown(table.columns)}"
-        )
-    names: list[str] = []
-    ids, columns = None, []
-    for name, column in zip(table.columns, table.iter_columns(), strict=True):
-        if id_column is not None and name == id_column:
-            ids = column.to_list()
-        else:
-            names.append(str(name))
-            columns.append(_frame_column(str(name), column, nw))
-    if not columns:
-        raise InvalidFeaturesError("the frame has no feature column left")
-    return joined_columns(columns, names), ids, names
-
-
-def joined_columns(columns: Sequence[NDArray[Any]], names: Sequence[str]) -> NDArray[Any]:
-    """Columns of numbers side by side, in the narrowest common type; no integer loses its last digits."""
-    common = np.result_type(*columns)
-    for column, name in zip(columns, names, strict=True):
-        if common.kind == "f":
-            too_large = inexact_integer(column)
-            if too_large is not None:
-                raise InvalidFeaturesError(
-                    f"{too_large} in column {name!r} is too large to be held as a float"
-                )
-    return np.column_stack([column.astype(common, copy=False) for column in columns])
-
-
-def _frame_column(name: str, column: Any, nw: Any) -> NDArray[Any]:
-    dtype = column.dtype
-    if not (dtype.is_numeric() or dtype == nw.Boolean):
-        raise InvalidFeaturesError(f"column {name!r} holds {dtype}, a feature must be numeric")
-    missing = column.is_null()
-    if missing.any():
-        row = int(np.flatnonzero(missing.to_numpy())[0])
-        raise InvalidFeaturesError(f"the feature in row {row}, column {name!r} is missing")
-    values = np.asarray(column.to_numpy())
-    return (
-        values
-        if values.dtype.kind in _NUMBERS
-        else np.asarray(column.cast(nw.Float64).to_numpy(), np.float64)
-    )

@@ -84,6 +84,8 @@ class History:
 
 def grouped(arms: Ints, rewards: Floats) -> tuple[Ints, Floats, Floats]:
     """Different arms (in order of appearance), pulls of each and reward sum of each."""
+    if len(arms) == 1:  # the usual step
+        return arms, np.ones(1), rewards.copy()
     unique, first, inverse = np.unique(arms, return_index=True, return_inverse=True)
     order = np.argsort(first)
     counts = np.bincount(inverse, minlength=len(unique)).astype(np.float64)

@@ -16,6 +16,7 @@ from manyarms.validation import Floats, Ints
 from manyarms.widths import Evidence, surprise
 
 _MAX_DOUBLINGS = 60
+_REBUILD_PAYS = 4  # a rebuild on m arms is made at most every m/4 renewals
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Memory:
     log_sum: float = 0.0  # Σ log(1 + σ̃²_fb(x_s)) without the first feedback
     drawn: tuple[int, ...] = ()  # the last inducing draw, and the probability each arm had
     probabilities: tuple[float, ...] = ()
+    renewals: int = 0  # since the sketch was last built from nothing
 
 
 @dataclass(frozen=True)
@@ -65,14 +67,19 @@ class Learner:
         leverage = state.leverage[arms]
         try:
             draw = self._draw(arms)
+            fresh = draw.arms[~np.isin(draw.arms, state.inducing)]
+            compact = self._should_compact(len(draw.arms), len(fresh))
             after = Memory(
                 self._doubled_norm_bound(arms, rewards),
                 memory.triple_log_sum + float(np.log1p(3 * leverage).sum()),
                 memory.log_sum + (float(np.log1p(leverage).sum()) if state.pulls else 0.0),
                 tuple(draw.arms.tolist()),
                 tuple(draw.probabilities.tolist()),
+                0 if compact else memory.renewals + 1,
             )
-            return Lesson(self._renewed(draw, arms, rewards), after, self._streams.state())
+            renew = self.posterior.rebuilt if compact else self.posterior.updated
+            learned = renew(draw.arms if compact else fresh, arms, rewards)
+            return Lesson(learned, after, self._streams.state())
         finally:
             self._streams.restore(before)
 
@@ -120,13 +127,16 @@ class Learner:
         # An empty draw keeps the old dictionary.
         return Draw(np.array(self.memory.drawn, dtype=np.int64), np.array(self.memory.probabilities))
 
-    def _renewed(self, draw: Draw, arms: Ints, rewards: Floats) -> PosteriorState:
-        """Append the drawn arms beside the old ones, or start the sketch over when it has grown too far."""
-        present = self.posterior.inducing
-        fresh = draw.arms[~np.isin(draw.arms, present)]
-        if len(present) + len(fresh) > self.policy.sketch_limit * len(draw.arms):
-            return self.posterior.rebuilt(draw.arms, arms, rewards)
-        return self.posterior.updated(fresh, arms, rewards)
+    def _should_compact(self, drawn: int, fresh: int) -> bool:
+        """Whether the sketch has outgrown a fresh draw, and is due for being built from nothing.
+
+        Rebuilding on m arms costs O(A·m²), an append O(A·m): after a share of m renewals it has paid off.
+        A sketch that stays larger for a while only costs time, never accuracy (spec §1). A compaction
+        factor of 1 asks for fresh draws only, whatever they cost.
+        """
+        limit = self.policy.sketch_limit
+        outgrown = self.posterior.state.width + fresh > limit * drawn
+        return outgrown and (limit == 1.0 or self.memory.renewals >= drawn / _REBUILD_PAYS)
 
     def _doubled_norm_bound(self, arms: Ints, rewards: Floats) -> float:
         """F after guess-and-double: twice as large for as long as a reward contradicts the interval."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 from manyarms.errors import AlreadyToldError, UnknownTicketError
-from manyarms.validation import Ints
 
 
 class Ledger:
@@ -64,8 +65,12 @@ class Ledger:
         return Counter(self.pending.values())
 
 
-def as_tickets(tickets: Ints | Iterable[int] | int) -> list[int]:
-    """One ticket or several, as a list of ints."""
-    if isinstance(tickets, Iterable):
-        return [int(ticket) for ticket in tickets]
-    return [int(tickets)]
+def as_tickets(tickets: Any) -> list[int]:
+    """One ticket, several, or a whole batch, as a list of ints."""
+    named = getattr(tickets, "tickets", tickets)
+    listed = list(named) if isinstance(named, Iterable) and not isinstance(named, str) else [named]
+    try:
+        return [operator.index(ticket) for ticket in listed]
+    except TypeError:
+        wrong = next(ticket for ticket in listed if not hasattr(ticket, "__index__"))
+        raise UnknownTicketError(f"{wrong!r} is not a ticket; tickets are whole numbers") from None

@@ -17,7 +17,7 @@ from manyarms.policies import Policy
 from manyarms.pool import Pool
 from manyarms.validation import Floats, Ints, count
 
-_HOPELESS = 5  # a wholly failed batch ends the run only after this many failures in a row
+_HOPELESS = 20  # a wholly failed batch ends the run only after this many failures in a row
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def maximize(
 
     Batches go through `executor` (any `concurrent.futures.Executor`; None evaluates one after the other).
     An exception in f, or a value that is not a finite number, is a failed pull and the run goes on,
-    unless a whole batch and the last five pulls all failed (`AllFailedError`, with the result so far).
+    unless a whole batch and the last 20 pulls all failed (`AllFailedError`, with the result so far).
     Ctrl-C returns the result so far, to be resumed. `progress` is True for a line on standard error, or
     a function of (done, budget, optimizer). Other settings go to `Optimizer`.
     """

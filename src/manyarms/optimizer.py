@@ -75,7 +75,7 @@ class Optimizer:
         *,
         budget: int | None = None,
         repeats: str | int = "allow",
-        max_failures: int | None = 2,
+        max_failures: int | None = 1,
         storage: DTypeLike = np.float64,
         lazy: bool = True,
     ) -> None:
@@ -223,9 +223,7 @@ class Optimizer:
         if arms is not None:
             named, owners = None, arm_indices(arms, self.pool.n_arms)
         else:
-            named = as_tickets(
-                tickets.tickets if isinstance(tickets, Batch) else np.atleast_1d(np.asarray(tickets))
-            )
+            named = as_tickets(tickets)
             self._ledger.check(named)
             owners = np.array([self._ledger.pending[ticket] for ticket in named], dtype=np.int64)
         flags = self._flags(failed, len(owners))
@@ -278,9 +276,7 @@ class Optimizer:
 
     def forget(self, tickets: Batch | ArrayLike) -> None:
         """Give up tickets whose worker is lost: as if they had never been handed out."""
-        self._ledger.forget(
-            as_tickets(tickets.tickets if isinstance(tickets, Batch) else np.atleast_1d(np.asarray(tickets)))
-        )
+        self._ledger.forget(as_tickets(tickets))
 
     def _lesson(self) -> Lesson | None:
         """Where the results told since the last feedback lead; kept until another one is told."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,14 @@ from manyarms.errors import (
     UnknownArmError,
     shown,
 )
-from manyarms.features import as_features, as_objects, from_frame, is_frame, row_blocks
+from manyarms.features import as_features, as_objects, row_blocks
+from manyarms.frames import from_frame, is_frame
 from manyarms.tables import read_table
-from manyarms.validation import arm_index, arm_indices, count, is_missing
+from manyarms.validation import arm_index, arm_indices, count, inexact_integer, is_missing
 
 DEFAULT_MAX_MEMORY = 512 * 2**20
 _MAX_BLOCK_ROWS = 1 << 16
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+>")  # in a repr that says where an object is, not what
 
 
 class Pool:
@@ -73,6 +76,8 @@ class Pool:
             return cls(table.features, table.ids, names=table.names, max_memory=max_memory)
         except (InvalidFeaturesError, EmptyPoolError) as problem:
             raise TableError(f"{path}: {problem}") from None
+        except InvalidIdError as problem:
+            raise type(problem)(f"{path}: {problem}") from None
 
     @property
     def n_arms(self) -> int:
@@ -156,15 +161,15 @@ class Pool:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of features and ids: two pools with the same digest are the same pool."""
-        sha = hashlib.sha256(f"{self.features.dtype.str}{self.features.shape}".encode())
+        sha = hashlib.sha256(f"{self.features.dtype.str}{self.features.shape}{self.has_ids}".encode())
         for _, block in row_blocks(self.features, _MAX_BLOCK_ROWS):
             if block.dtype == object:
                 for item in block.ravel().tolist():
                     _hash_object(sha, item)
             else:
                 sha.update(np.ascontiguousarray(block).tobytes())
-        if self._ids is not None:
-            sha.update("\x1f".join(map(repr, self._ids)).encode())
+        for id in self._ids or ():
+            _hash_object(sha, id)
         return sha.hexdigest()
 
 
@@ -181,11 +186,15 @@ def _fitting(features: Any, present: NDArray[Any]) -> NDArray[Any]:
     kinds = {more.dtype.kind, present.dtype.kind}
     if kinds == {"U"} or kinds == {"S"}:
         return more
-    if present.dtype != object and kinds & set("US"):
+    bits_for_bytes = more.dtype == np.dtype(bool) and present.dtype == np.dtype(np.uint8)  # packed or not?
+    if present.dtype != object and (kinds & set("US") or bits_for_bytes):
         raise InvalidFeaturesError(f"new arms hold {more.dtype}, the arms of the pool {present.dtype}")
     with np.errstate(all="ignore"):
         cast = more.astype(present.dtype)
         changed = ~np.isfinite(cast) if present.dtype.kind == "f" else cast != more
+    too_large = inexact_integer(more) if present.dtype.kind == "f" else None
+    if too_large is not None:
+        raise InvalidFeaturesError(f"feature {too_large} of a new arm is too large to be held as a float")
     if present.dtype != object and changed.any():
         raise InvalidFeaturesError(
             f"feature {more[changed][0]} of a new arm does not fit the pool's {present.dtype}"
@@ -205,18 +214,21 @@ def _hash_object(sha: Any, item: Any) -> None:
         sha.update(f"dict {len(item)}".encode())
         for part in item.items():
             _hash_object(sha, part)
-    elif getattr(type(item), "__repr__", None) is object.__repr__:
+    elif isinstance(item, set | frozenset):  # their order changes from one process to the next
+        _hash_object(sha, sorted(map(repr, item)))
+    elif _ADDRESS.search(text := repr(item)):
         kind = type(item).__name__
         raise InvalidFeaturesError(f"a pool of {kind} objects has no digest until {kind} defines __repr__")
     else:
-        sha.update(f"{type(item).__name__} {item!r}\x1f".encode())
+        sha.update(f"{type(item).__name__} {text}\x1f".encode())
 
 
 def _checked_names(names: Sequence[str], n_features: int) -> list[str]:
-    checked = list(names)
-    if isinstance(names, str) or len(checked) != n_features:
-        raise InvalidFeaturesError(f"names {shown(names)} do not fit {n_features} features")
-    return checked
+    if not isinstance(names, str) and isinstance(names, Iterable):
+        checked = list(names)
+        if len(checked) == n_features:
+            return checked
+    raise InvalidFeaturesError(f"names {shown(names)} do not fit {n_features} features")
 
 
 def _checked_ids(ids: Sequence[Hashable] | NDArray[Any] | str, n_arms: int) -> list[Hashable]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import math
+import zipfile
 import zlib
 from array import array
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ class Table:
     """What a file says about the arms: features, and ids and feature names where it has them."""
 
     features: NDArray[Any]
-    ids: Sequence[Any] | None
+    ids: Sequence[Any] | NDArray[Any] | None
     names: list[str] | None
 
 
@@ -43,12 +44,15 @@ def read_table(path: str | Path, id: str | None = None, features: Sequence[str] 
         raise TableError(
             f"a path and a list of column names are needed, got {path!r}, {features!r}"
         ) from None
-    if not path.is_file():
-        raise TableError(f"{path}: {'a directory, not a file' if path.is_dir() else 'no such file'}")
+    try:
+        if not path.is_file():
+            raise TableError(f"{path}: {'a directory, not a file' if path.is_dir() else 'no such file'}")
+    except OSError as problem:  # a name longer than the file system allows
+        raise TableError(f"{shown(str(path))}: {problem.strerror}") from None
     endings = [ending.lower() for ending in path.suffixes]
-    kind = endings[-2] if len(endings) > 1 and endings[-1] == ".gz" else (endings or [""])[-1]
-    if kind in (".csv", ".tsv"):
-        return _read_csv(path, id, wanted, "\t" if kind == ".tsv" else ",")
+    kind = "".join(endings[-2:]) if endings[-1:] == [".gz"] else "".join(endings[-1:])
+    if kind in (".csv", ".tsv", ".csv.gz", ".tsv.gz"):
+        return _read_csv(path, id, wanted, "\t" if kind.startswith(".tsv") else ",")
     if kind in (".parquet", ".pq"):
         return _read_parquet(path, id, wanted)
     if kind == ".npy":
@@ -91,7 +95,9 @@ def _read_csv(path: Path, id: str | None, features: list[str] | None, delimiter:
             rows = csv.reader(stream, delimiter=delimiter, strict=True)
             header = next(rows, None)
             if not header:
-                raise TableError(f"{path}: the file is empty")
+                raise TableError(
+                    f"{path}: {'the file is empty' if header is None else 'the first line is empty'}"
+                )
             names = _columns(path, header, id, features)
             places = [header.index(name) for name in names]
             id_place = header.index(id) if id is not None else -1
@@ -188,13 +194,15 @@ def _read_npy(path: Path, id: str | None, features: list[str] | None) -> Table:
         with open(path, "rb") as stream:  # checked first: numpy would open a zip under this name as well
             np.lib.format.read_magic(stream)
         return Table(np.load(path, mmap_mode="r", allow_pickle=False), None, None)
-    except (ValueError, EOFError, OSError) as problem:
+    except Exception as problem:  # a damaged header makes numpy raise whatever its parser raises
         raise TableError(f"{path}: not a readable npy file: {problem}") from None
 
 
 def _read_npz(path: Path, id: str | None, features: list[str] | None) -> Table:
+    if not zipfile.is_zipfile(path):  # numpy would try it as npy, and as a pickle
+        raise TableError(f"{path}: not a readable npz file: it is no zip archive, or it is cut short")
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as archive:
             present = list(archive.files)
             others = [name for name in present if name != id]
             default = ["features"] if "features" in others else others
@@ -204,7 +212,7 @@ def _read_npz(path: Path, id: str | None, features: list[str] | None) -> Table:
             missing = [name for name in (*wanted, *([id] if id is not None else [])) if name not in present]
             if missing:
                 raise TableError(f"{path}: no array {missing[0]!r}; the file has {present}")
-            return Table(archive[wanted[0]], archive[id].tolist() if id is not None else None, None)
+            return Table(archive[wanted[0]], archive[id] if id is not None else None, None)
     except TableError:
         raise
     except Exception as problem:  # zipfile, zlib and numpy each raise their own kinds for a damaged archive

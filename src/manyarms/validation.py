@@ -6,6 +6,7 @@ import math
 import operator
 import sys
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,8 @@ def is_missing(value: Any) -> bool:
         return True
     if isinstance(value, np.datetime64 | np.timedelta64):
         return bool(np.isnat(value))
+    if isinstance(value, Decimal):  # math.isnan would stumble over a signalling NaN
+        return value.is_nan()
     return isinstance(value, float | np.floating) and math.isnan(value)
 
 

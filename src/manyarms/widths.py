@@ -1,7 +1,8 @@
 """Confidence widths β: how many σ̃ above the mean an arm may still be (spec §3).
 
 Every width is one function of what has been seen (`Evidence`) and of what is assumed (`Assumptions`),
-with the theorem it comes from. All of them multiply σ̃ on the ridge-leverage scale.
+with the theorem it comes from. All of them multiply σ̃ on the ridge-leverage scale; a width given as a
+number counts posterior standard deviations in reward units, √λ σ̃.
 """
 
 from __future__ import annotations
@@ -149,13 +150,13 @@ WIDTHS: dict[str, Width] = {
 
 @dataclass(frozen=True)
 class FixedWidth:
-    """A number: what practitioners use, and DUETS' experiments (grid 0.2, 0.5, 1, 2, 5)."""
+    """A number of posterior standard deviations √λ σ̃: what practitioners use (DUETS' grid is 0.2 … 5)."""
 
     value: float
 
     def __call__(self, seen: Evidence, given: Assumptions) -> float:
-        """The same at every step."""
-        return self.value
+        """The same at every step; √λ takes it to the scale of σ̃."""
+        return self.value * math.sqrt(given.ridge)
 
 
 def width_named(width: str | float, aliases: dict[str, str] | None = None) -> Width:

@@ -52,7 +52,7 @@ def _codes(X: Any) -> NDArray[Any]:
         odd = [item for item in array.ravel() if not isinstance(item, str)]
         if odd:
             raise InvalidFeaturesError(f"Hamming needs strings or integer codes, got {shown(odd[0])}")
-        array = array.astype(np.str_)
+        array = array.astype(object).astype(np.str_)
     if array.ndim == 1 and array.dtype.kind == "U":
         return _characters(array)
     if array.ndim != 2 or array.dtype.kind not in "iubUf":

@@ -28,8 +28,9 @@ def squared_distances(X: Any, Y: Any, lengthscale: float | tuple[float, ...]) ->
     scale = np.asarray(lengthscale)
     _check_scales(X, lengthscale)
     if X.shape[1] <= _DIRECT_FEATURES:
-        direct: Floats = cdist(X / scale, Y / scale, "sqeuclidean")
-        return direct
+        short, long = (Y, X) if len(Y) < len(X) else (X, Y)  # cdist is several times faster on few long rows
+        direct: Floats = cdist(short / scale, long / scale, "sqeuclidean")
+        return direct.T if short is Y else direct
     return _expanded(X / scale, Y / scale)
 
 

@@ -22,7 +22,7 @@ class Policy:
 
     ridge λ defaults to noise_std², the right value when the noise is known. norm_bound F bounds the RKHS
     norm of the reward function; `"double"` starts at 1 and doubles when a reward contradicts it. width
-    is β by name (`manyarms.widths`) or a number.
+    is β by name (`manyarms.widths`), or a number of posterior standard deviations.
     """
 
     kernel: KernelLike

@@ -1,0 +1,67 @@
+"""Run benchmarks, print one table, keep the figures as JSON in `benchmarks/results/`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from benchmarks import Row, discover, select
+from benchmarks.timing import one_thread, provenance
+
+RESULTS = Path(__file__).resolve().parent / "results"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit code 1 when a bar is missed (never in smoke mode, where bars mean nothing)."""
+    options = _parser().parse_args(arguments)
+    if options.list:
+        print("\n".join(discover()))
+        return 0
+    try:
+        chosen = select(options.names)
+    except LookupError as problem:
+        print(problem.args[0], file=sys.stderr)
+        return 2
+    rows: list[Row] = []
+    with one_thread():
+        for name, benchmark in chosen.items():
+            print(f"running {name} …", file=sys.stderr, flush=True)
+            rows += benchmark(options.smoke)
+    print(table(rows, enforced=not options.smoke))
+    print(f"written to {_write(rows, options.smoke, options.results)}", file=sys.stderr)
+    return int(not options.smoke and any(row.ok is False for row in rows))
+
+
+def table(rows: list[Row], enforced: bool = True) -> str:
+    """Aligned columns: what, how much, the bar, and whether it was reached."""
+    verdict = {True: "ok", False: "MISSED", None: ""} if enforced else {True: "", False: "", None: ""}
+    cells = [("benchmark", "measured", "bar", "", "note")]
+    cells += [(r.name, f"{r.measured:.4g} {r.unit}".strip(), r.bar, verdict[r.ok], r.note) for r in rows]
+    widths = [max(len(line[i]) for line in cells) for i in range(5)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(c, widths, strict=True)) for c in cells]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _write(rows: list[Row], smoke: bool, folder: Path) -> Path:
+    record = {**provenance(), "smoke": smoke, "rows": [asdict(row) for row in rows]}
+    folder.mkdir(parents=True, exist_ok=True)
+    stamp = record["when"].replace(":", "").replace("-", "")
+    path = folder / f"{stamp}-{record['commit'][:10] or 'unknown'}{'-smoke' if smoke else ''}.json"
+    path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    return path
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", help="modules or module.function; all when none is given")
+    parser.add_argument("--smoke", action="store_true", help="tiny sizes, seconds, no bars")
+    parser.add_argument("--list", action="store_true", help="print the names and stop")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the JSON record")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""How time and memory are measured, and what a result has to say about where it was measured."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy
+from threadpoolctl import threadpool_limits
+
+import manyarms
+
+ROOT = Path(__file__).resolve().parent.parent
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Linear algebra on one core, so that CPU time is time."""
+    with threadpool_limits(limits=1):
+        yield
+
+
+def cpu_seconds(work: Callable[[], Any]) -> float:
+    """CPU time of one call: other processes on the machine do not count."""
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def median_seconds(work: Callable[[], Any], repeats: int) -> float:
+    """Median CPU time of several calls."""
+    return statistics.median(cpu_seconds(work) for _ in range(repeats))
+
+
+def peak_bytes() -> int:
+    """The most memory this process has had resident.
+
+    Linux keeps it per program (VmHWM); `ru_maxrss`, used elsewhere, may include the parent's.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return 1024 * int(line.split()[1])
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def peak_of(module: str, function: str, *arguments: Any) -> int:
+    """Peak resident bytes of a fresh process that runs `module.function(*arguments)`."""
+    code = (
+        f"import {module}, benchmarks.timing as timing\n"
+        f"{module}.{function}(*{arguments!r})\n"
+        "print(timing.peak_bytes())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={**os.environ, **ONE_THREAD},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{module}.{function} failed:\n{done.stderr}")
+    return int(done.stdout.split()[-1])
+
+
+def provenance() -> dict[str, Any]:
+    """What a figure is worth nothing without: commit, versions and machine."""
+    return {
+        "commit": _git("rev-parse", "HEAD"),
+        "uncommitted_changes": bool(_git("status", "--porcelain")),
+        "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "versions": {
+            "python": platform.python_version(),
+            "manyarms": manyarms.__version__,
+            "numpy": np.__version__,
+            "scipy": scipy.__version__,
+        },
+        "machine": {
+            "platform": platform.platform(),
+            "processor": _processor(),
+            "cores": os.cpu_count(),
+            "threads_used": 1,
+        },
+    }
+
+
+def _git(*arguments: str) -> str:
+    try:
+        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return done.stdout.strip()
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor()

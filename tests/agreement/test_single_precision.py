@@ -1,0 +1,98 @@
+"""float32 storage: the errors that the docstring of `Posterior` states, and no more.
+
+Variance within 1e-5 of the prior variance k, mean within 1e-4·(1 + k/λ)·max|reward|; among near-duplicate
+arms the variance within 1e-3 of k, and for a smooth kernel on one or two features within 3e-2 of k.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import manyarms as ma
+from tests.agreement.test_posterior_near_duplicates import SHAPES, SPACINGS, WAYS
+from tests.oracle import Dense, Ledger, exact, sparse
+
+ORDINARY, NEAR_DUPLICATES, SMOOTH, MEAN = 1e-5, 1e-3, 3e-2, 1e-4
+KERNELS = [ma.RBF(1.0), ma.Matern(1.0, nu=1.5), ma.Scale(ma.Matern(1.0, nu=2.5), 5.0)]
+
+
+def single(features: np.ndarray, kernel: Any, ridge: float) -> ma.Posterior:
+    return ma.Posterior(ma.Pool(features), kernel, ridge, storage=np.float32)
+
+
+def assert_within(posterior: ma.Posterior, expected: Dense, rewards: np.ndarray, share: float) -> None:
+    prior, ridge = posterior.state.prior, posterior.ridge
+    assert np.isfinite(posterior.mean).all()
+    assert (posterior.leverage > 0).all()
+    variance = np.abs(posterior.variance - ridge * expected.leverage) / prior
+    mean = np.abs(posterior.mean - expected.mean) / (np.abs(rewards).max() * (1 + prior / ridge))
+    assert variance.max() < share, f"variance off by {variance.max():.2e} of the prior, allowed {share:g}"
+    assert mean.max() < MEAN, f"mean off by {mean.max():.2e} of its scale, allowed {MEAN:g}"
+
+
+@pytest.mark.parametrize("ridge", [0.01, 0.2, 1.0])
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_ordinary_pool(kernel: Any, ridge: float) -> None:
+    """150 steps, a rebuild, and pulls of arms outside the sketch."""
+    rng = np.random.default_rng(0)
+    features, ledger = rng.normal(size=(300, 4)), Ledger(300)
+    posterior = single(features, kernel, ridge)
+    arms, rewards = rng.integers(300, size=300), rng.normal(size=300)
+    for step in range(0, 300, 2):
+        pulled = arms[step : step + 2]
+        posterior.update(pulled[:1] % 80, pulled, rewards[step : step + 2])
+        if step == 200:
+            posterior.rebuild(rng.permutation(300)[:60])
+    ledger.pull(arms, rewards)
+    expected = sparse(kernel, features, ridge, posterior.inducing, ledger)
+    assert_within(posterior, expected, rewards, ORDINARY)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("spacing", SPACINGS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_near_duplicates(shape: str, spacing: float, way: str) -> None:
+    """All arms inducing: near the exact posterior, no NaN, no negative variance, no exception."""
+    rng = np.random.default_rng(1)
+    features, kernel, ridge = SHAPES[shape](rng, spacing), ma.RBF(0.5), 0.2
+    arms = np.concatenate([rng.permutation(len(features)), rng.integers(len(features), size=30)])
+    rewards, ledger = rng.normal(size=len(arms)), Ledger(len(features))
+    posterior = single(features, kernel, ridge)
+    WAYS[way](posterior, arms, rewards)
+    ledger.pull(arms, rewards)
+    assert_within(posterior, exact(kernel, features, ridge, ledger), rewards, NEAR_DUPLICATES)
+
+
+@pytest.mark.parametrize("n_features", [1, 2])
+@pytest.mark.parametrize("lengthscale", [0.1, 0.3, 1.0, 2.2])
+def test_smooth_kernel_on_few_features(lengthscale: float, n_features: int) -> None:
+    """Arms met in random order, every second one inducing: K_S is close to singular."""
+    kernel, ridge = ma.RBF(lengthscale), 0.2
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        features, ledger = rng.normal(size=(200, n_features)), Ledger(200)
+        posterior = single(features, kernel, ridge)
+        arms, rewards = rng.integers(200, size=300), rng.normal(size=300)
+        for arm, reward in zip(arms.tolist(), rewards.tolist(), strict=True):
+            posterior.update([arm] if rng.random() < 0.5 else (), [arm], [reward])
+        ledger.pull(arms, rewards)
+        double = ma.Posterior(ma.Pool(features), kernel, ridge)
+        double.rebuild(posterior.inducing, arms, rewards)
+        assert (posterior.leverage > 0).all()
+        variance = np.abs(posterior.variance - double.variance).max()
+        mean = np.abs(posterior.mean - double.mean).max() / np.abs(rewards).max()
+        assert variance < SMOOTH, f"seed {seed}: variance off by {variance:.2e} of the prior"
+        assert mean < SMOOTH, f"seed {seed}: mean off by {mean:.2e} of the largest reward"
+
+
+def test_storage_is_half_the_size() -> None:
+    features = np.random.default_rng(0).normal(size=(500, 3))
+    sizes = {}
+    for storage in (np.float32, np.float64):
+        posterior = ma.Posterior(ma.Pool(features), ma.RBF(0.3), 0.2, storage=storage)
+        posterior.append(np.arange(40))
+        sizes[storage] = posterior.state.columns.nbytes
+    assert sizes[np.float64] == 2 * sizes[np.float32]

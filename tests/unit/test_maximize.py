@@ -1,0 +1,150 @@
+"""The whole loop: executors, failures, interrupts, progress."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from tests.runs import Problem
+
+import manyarms as ma
+from manyarms import errors
+
+
+def value_of(arm: ma.Arm) -> float:
+    """A function another process can import."""
+    return float(-((arm.features - 0.5) ** 2).sum())
+
+
+@pytest.fixture
+def problem():
+    return Problem(0)
+
+
+def policy(problem):
+    return ma.BBKB(**problem.settings(width=2.0))
+
+
+def test_finds_the_best_arm_and_says_what_it_did(problem):
+    result = ma.maximize(value_of, problem.pool, budget=150, policy=policy(problem), seed=1)
+    assert len(result.arms) == len(result.rewards) == 150
+    truth = -((problem.pool.features - 0.5) ** 2).sum(1)
+    assert truth[result.best.arm] >= np.sort(truth)[-5]
+    assert not result.interrupted
+    assert not result.failures
+
+
+@pytest.mark.parametrize("executor", [ThreadPoolExecutor, ProcessPoolExecutor])
+def test_an_executor_gives_the_same_run(problem, executor):
+    plain = ma.maximize(value_of, problem.pool, 80, policy(problem))
+    with executor(2) as workers:
+        parallel = ma.maximize(value_of, problem.pool, 80, policy(problem), executor=workers)
+    assert plain.arms.tolist() == parallel.arms.tolist()
+    assert plain.rewards.tolist() == parallel.rewards.tolist()
+
+
+def test_failures_are_recorded_and_the_run_goes_on(problem):
+    def shaky(arm):
+        if arm.index % 3 == 0:
+            raise RuntimeError(f"no sample {arm.index}")
+        return float("nan") if arm.index % 7 == 0 else value_of(arm)
+
+    result = ma.maximize(shaky, problem.pool, 120, policy(problem))
+    assert len(result.arms) == 120
+    assert np.isnan(result.rewards).sum() == len(result.failures) > 0
+    assert any("no sample" in text for text in result.failures.values())
+    assert result.best.arm % 3
+
+
+def test_when_everything_fails_the_run_ends_with_what_there_is(problem):
+    calls = []
+
+    def broken(arm):
+        calls.append(arm)
+        if len(calls) > 30:
+            raise ValueError("machine is off")
+        return value_of(arm)
+
+    with pytest.raises(errors.AllFailedError, match="machine is off") as caught:
+        ma.maximize(broken, problem.pool, 200, policy(problem))
+    assert np.isfinite(caught.value.result.rewards).sum() == 30
+    assert len(calls) < 100
+
+
+def test_ctrl_c_returns_a_result_that_can_be_resumed(problem):
+    calls = []
+
+    def interrupted(arm):
+        calls.append(arm.index)
+        if len(calls) == 47:
+            raise KeyboardInterrupt
+        return value_of(arm)
+
+    whole = ma.maximize(value_of, problem.pool, 100, policy(problem))
+    part = ma.maximize(interrupted, problem.pool, 100, policy(problem))
+    assert part.interrupted
+    assert len(part.arms) == 46
+    rest = ma.maximize(value_of, problem.pool, 100, resume=part)
+    assert rest.arms.tolist() == whole.arms.tolist()
+    assert rest.rewards.tolist() == whole.rewards.tolist()
+
+
+SLOW_RUN = """
+import sys, time, numpy as np, manyarms as ma
+def f(arm):
+    time.sleep(0.005)
+    return float(-((arm.features - 0.5) ** 2).sum())
+pool = ma.Pool(np.random.default_rng(0).random((500, 2)))
+print("ready", flush=True)
+result = ma.maximize(f, pool, 100_000, ma.BBKB(kernel=ma.RBF(0.3)))
+assert result.interrupted
+result.optimizer.save(sys.argv[1])
+print(len(result.arms), result.optimizer.history.pulls, len(result.optimizer.pending), flush=True)
+"""
+
+
+def test_a_real_sigint_at_any_moment_loses_nothing(tmp_path):
+    for wait in (0.3, 0.45, 0.7):
+        process = subprocess.Popen(
+            [sys.executable, "-c", SLOW_RUN, str(tmp_path / "run")], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == "ready"
+        time.sleep(wait)
+        os.kill(process.pid, signal.SIGINT)
+        output, _ = process.communicate(timeout=60)
+        assert process.returncode == 0
+        told, counted, _ = map(int, output.split())
+        assert told == counted > 0
+        opt = ma.Optimizer.load(tmp_path / "run")
+        assert opt.history.pulls == told
+
+
+def test_progress_goes_to_standard_error_or_to_a_function(problem, capsys):
+    ma.maximize(value_of, problem.pool, 30, policy(problem), progress=True)
+    assert "30/30 evaluations" in capsys.readouterr().err
+    seen = []
+    ma.maximize(
+        value_of, problem.pool, 30, policy(problem), progress=lambda done, all, opt: seen.append(done)
+    )
+    assert seen[-1] == 30
+    assert seen == sorted(seen)
+
+
+def test_an_exhausted_pool_ends_the_run(problem):
+    small = ma.Pool(problem.pool.features[:20])
+    result = ma.maximize(value_of, small, 500, policy(problem), repeats="forbid")
+    assert sorted(result.arms.tolist()) == list(range(20))
+
+
+def test_bad_calls(problem):
+    with pytest.raises(errors.InvalidParameterError, match="policy"):
+        ma.maximize(value_of, problem.pool, 10)
+    with pytest.raises(errors.InvalidParameterError, match="budget"):
+        ma.maximize(value_of, problem.pool, 0, policy(problem))
