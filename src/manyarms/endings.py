@@ -125,7 +125,10 @@ class LocalRatio:
     """BBKB-local: past the global bound, go on until some arm's own ratio exceeds C̃.
 
     The ratio of arm i is 1 + Σ_s (z_iᵀV⁻¹z_s)² / σ̃²_fb(x_i) with V at the last feedback. The residual
-    stays out of the covariance: with it, as in the authors' script, the bound fails for some arms.
+    stays out of the covariance of two arms: with it, as in the authors' script, the bound fails for some.
+    An arm's own pulls count with its whole σ̃²_fb(x_i), residual included. That can only end a batch
+    sooner, so the bound holds; without it an arm the sketch does not see, whose hallucinated variance
+    therefore hardly falls, would be pulled hundreds of times before its first reward is looked at.
     """
 
     bound: float
@@ -166,6 +169,7 @@ class _LocalMeter(_VarianceSum):
             leverage = np.maximum(self._posterior.leverage, np.finfo(float).tiny)
             for arm, form in zip(fresh, forms, strict=True):
                 self._shrinkage[arm] = form * form / leverage
+                self._shrinkage[arm][arm] = leverage[arm]
         for arm in self._waiting:
             self._ratios += self._shrinkage[arm]
         self._waiting.clear()

@@ -360,13 +360,18 @@ class Posterior:
         chosen = self._independent(wanted)
         if chosen is not None:
             accepted, rows, factor = chosen
-            covariances = self._covariances(self.pool.take(accepted), self.pool.take(seen))
-            at_seen = forward(factor, covariances - rows @ store.corner(len(seen), m).T)
+            # A new column is zero at arms in the span, so only the others and the new arms are computed.
+            outside = np.flatnonzero(state.pool_values.residual[state.arms] > 0)
+            touched = np.concatenate([outside, np.arange(known, len(seen))])
+            covariances = self._covariances(self.pool.take(accepted), self.pool.take(seen[touched]))
+            at_touched = forward(factor, covariances - rows @ store.corner(len(seen), m)[touched].T)
+            at_seen = np.zeros((len(accepted), len(seen)))
+            at_seen[:, touched] = at_touched
             store.write(slice(0, len(seen)), slice(m, m + len(accepted)), at_seen.T)
-            pulled_before = PulledArms(store.corner(known, m), state.counts, state.sums)
-            border = Border.plan(weights, self.ridge, pulled_before, factor, at_seen[:, :known])
+            before = PulledArms(store.corner(known, m)[outside], state.counts[outside], state.sums[outside])
+            border = Border.plan(weights, self.ridge, before, factor, at_touched[:, : len(outside)])
             weights = border.extend(weights, self.ridge)
-            forms += [rows.T, border.H]
+            forms += [rows.T, border.H] if len(outside) else [rows.T]
         if len(pulled):
             rows = store.corner(len(seen), m + len(accepted))[slots]
             pulls = Pulls.plan(weights, PulledArms(rows, counts, sums))
@@ -412,7 +417,7 @@ class Posterior:
         at_seen: Floats,
     ) -> PoolValues:
         """The one pass: all linear forms of z at every arm, new columns, and the updated values per arm."""
-        m, a = self.state.width, len(accepted)
+        m, a, u = self.state.width, len(accepted), 0 if pulls is None else len(pulls.gain)
         if border is not None:
             self.state.columns.reserve(self.pool.n_arms, m + a)
             points = self.pool.take(accepted)
@@ -426,9 +431,9 @@ class Posterior:
                 inside = (seen >= where.start) & (seen < where.stop)
                 added[:, seen[inside] - where.start] = at_seen[:, inside]
                 self.state.columns.write(where, slice(m, m + a), added.T)
-                now = now.bordered(border, products[a : 2 * a], added)
+                now = now.bordered(border, products[a:-u] if u else products[a:], added)
             if pulls is not None:
-                projections = products[2 * a :]
+                projections = products[-u:]
                 if border is not None:
                     projections = projections + pulls.G[m:].T @ added
                 now = now.pulled(pulls, projections)

@@ -50,7 +50,13 @@ class Border:
 
     @classmethod
     def plan(cls, old: Weights, ridge: float, pulled: PulledArms, factor: Floats, new: Floats) -> Border:
-        """`new` holds the new columns at the arms pulled before (a × P)."""
+        """`pulled` are the arms pulled before that lie outside the span, `new` the new columns there (a × P).
+
+        The new columns are zero at arms inside the span, so those do not enter; when all do, H = 0.
+        """
+        if not len(pulled.counts):
+            none = np.zeros((len(old.vector), len(new)))
+            return cls(factor, none, np.eye(len(new)) / np.sqrt(ridge), np.zeros(len(new)))
         weighted = new * pulled.counts
         C = pulled.rows.T @ weighted.T
         H = old.precision.apply(C)
@@ -100,8 +106,8 @@ class PoolValues:
     mean: Floats
 
     def bordered(self, border: Border, projections: Floats, columns: Floats) -> PoolValues:
-        """`projections` is Hᵀz, `columns` the new entries of z, both a × arms."""
-        difference = projections - columns
+        """`projections` is Hᵀz (or empty when H = 0), `columns` the new entries of z, both a × arms."""
+        difference = projections - columns if len(projections) else -columns
         return PoolValues(
             np.maximum(self.residual - _column_squares(columns), 0.0),
             self.quadratic + _column_squares(border.inverse_schur @ difference),

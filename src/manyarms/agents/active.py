@@ -12,15 +12,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyarms.agents.coins import PURPOSE_DRAWS, Coin
-from manyarms.agents.messages import DIGEST_BYTES, SERVER, ActiveArms, Message
+from manyarms.agents.messages import DIGEST_BYTES, SERVER, ActiveArms, Message, digest_of
 from manyarms.agents.sparse import means
-from manyarms.errors import ImpossibleMessageError
+from manyarms.errors import ImpossibleMessageError, InvalidParameterError, SamplingCapError
 from manyarms.kernels import KernelLike
 from manyarms.pool import Pool
 from manyarms.validation import Floats, Ints
 
 SendPoints = Literal["indices", "features"]
+DOUBLE = np.dtype(np.float64)
 _BLOCK = 4096  # arms per block of a pass: the kernel values of a block stay in cache
+
+
+def check_numeric(pool: Pool) -> None:
+    """Only arms made of numbers can be sent as numbers; the others go as indices."""
+    if pool.features.dtype.kind not in "fiu" or pool.features.ndim != 2:
+        raise InvalidParameterError("send", "features", f"'indices' for arms of type {pool.features.dtype}")
+
+
+def rows_from_wire(pool: Pool, numbers: NDArray[Any]) -> NDArray[Any]:
+    """Feature rows out of a message, in the pool's own type (a kernel of packed bits wants bits)."""
+    fits = numbers.ndim == 2 and numbers.shape[1] == pool.n_features and bool(np.isfinite(numbers).all())
+    with np.errstate(all="ignore"):
+        rows = numbers.astype(pool.features.dtype)
+    if not fits or not np.array_equal(rows, numbers):
+        raise ImpossibleMessageError(f"points of shape {numbers.shape} do not fit {pool!r}")
+    return rows
 
 
 @dataclass(frozen=True)
@@ -51,11 +68,15 @@ class DrawnPoints:
     @property
     def digest(self) -> bytes:
         """Of the points themselves, in order."""
-        return hashlib.blake2b(np.ascontiguousarray(self.keys).tobytes(), digest_size=DIGEST_BYTES).digest()
+        return digest_of(self.keys)
 
 
 class ActiveSet(Protocol):
     """What DUETS needs of an active set, finite or not. Immutable: a trim makes a new one."""
+
+    @property
+    def exhaustive(self) -> bool:
+        """Whether `survey` goes over all of it, or over a discretisation."""
 
     @property
     def precision(self) -> np.dtype[Any]:
@@ -108,11 +129,13 @@ class ActiveSet(Protocol):
 class ActivePool:
     """Arms of a pool that are still in."""
 
+    exhaustive = True  # of the class: no annotation, so no field
+
     pool: Pool
     kernel: KernelLike
     arms: Ints
     send: SendPoints = "indices"
-    precision: np.dtype[Any] = np.dtype(np.float64)
+    precision: np.dtype[Any] = DOUBLE
 
     @cached_property
     def digest(self) -> bytes:
@@ -128,6 +151,8 @@ class ActivePool:
 
     def draw(self, coin: Coin, epoch: int, n: int) -> DrawnPoints:
         """n arms, uniformly, with replacement."""
+        if not len(self.arms):
+            raise SamplingCapError("no arm is left to draw from")
         return DrawnPoints(self.arms[coin.stream(epoch, PURPOSE_DRAWS).integers(len(self.arms), n)])
 
     def features(self, keys: NDArray[Any]) -> NDArray[Any]:
@@ -167,14 +192,14 @@ class ActivePool:
         """Features of the points in a message."""
         if self.send == "indices":
             return self.pool.take(self.keys_from_wire(numbers))
-        if numbers.ndim != 2 or numbers.shape[1] != self.pool.n_features:
-            raise ImpossibleMessageError(f"points of shape {numbers.shape} for {self.pool!r}")
-        return numbers
+        return rows_from_wire(self.pool, numbers)
 
     def keys_from_wire(self, numbers: NDArray[Any]) -> NDArray[Any]:
         """Arm indices in a message."""
         if numbers.ndim != 1 or numbers.dtype.kind != "i":
-            raise ImpossibleMessageError(f"arms must be a vector of indices, got {numbers.dtype} {numbers.shape}")
+            raise ImpossibleMessageError(
+                f"arms must be a vector of indices, got {numbers.dtype} {numbers.shape}"
+            )
         if len(numbers) and (numbers.min() < 0 or numbers.max() >= self.pool.n_arms):
             raise ImpossibleMessageError(
                 f"arms {numbers.min()} to {numbers.max()} in a pool of {self.pool.n_arms}"

@@ -62,4 +62,3 @@ class Agent(ABC):
     @abstractmethod
     def done(self) -> bool:
         """Whether all T steps are over."""
-

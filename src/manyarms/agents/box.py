@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from manyarms.agents.active import DrawnPoints, Trim
+from manyarms.agents.active import DOUBLE, DrawnPoints, Trim
 from manyarms.agents.coins import PURPOSE_DRAWS, PURPOSE_PROBES, Coin
 from manyarms.agents.messages import DIGEST_BYTES, SERVER, ActiveChain, Message
 from manyarms.errors import ImpossibleMessageError, InvalidParameterError, SamplingCapError
@@ -39,7 +39,7 @@ class Box:
     """All points between `lower` and `upper`, feature by feature."""
 
     def __init__(
-        self, lower: ArrayLike, upper: ArrayLike, *, max_tries: int = 10_000, n_probes: int = 2_000
+        self, lower: ArrayLike, upper: ArrayLike, *, max_tries: int = 2_000, n_probes: int = 2_000
     ) -> None:
         self.lower: Floats = np.atleast_1d(np.asarray(lower, dtype=np.float64))
         self.upper: Floats = np.atleast_1d(np.asarray(upper, dtype=np.float64))
@@ -71,10 +71,12 @@ class Box:
 class ActiveRegion:
     """The part of a box that passes every test of the chain."""
 
+    exhaustive = False
+
     box: Box
     kernel: KernelLike
     chain: tuple[Trim, ...] = ()
-    precision: np.dtype[Any] = np.dtype(np.float64)
+    precision: np.dtype[Any] = DOUBLE
 
     @cached_property
     def digest(self) -> bytes:
@@ -116,7 +118,9 @@ class ActiveRegion:
             left, n_found = left - len(candidates), n_found + len(accepted)
         points = np.concatenate(found)
         if not len(points):
-            raise SamplingCapError(f"none of {self.box.max_tries * n} tries in epoch {epoch} is in the region")
+            raise SamplingCapError(
+                f"none of {self.box.max_tries * n} tries in epoch {epoch} is in the region"
+            )
         return DrawnPoints(np.resize(points, (n, self.box.n_features)), complete=n_found >= n)
 
     def samples_all(self, coins: list[Coin], epoch: int, n: int) -> bool:

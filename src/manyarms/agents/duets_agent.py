@@ -1,16 +1,17 @@
 """DUETS, the agent's side (DUETS Algorithm 1, with the misprints of spec §5 corrected).
 
-    ready ──Inducing──▶ pulling ──rewards──▶ reported ──Solution──▶ trims, next epoch, ready
-      └────Confirm────▶ pulling (last epoch) ──rewards──▶ done, nothing sent
+ready ──Inducing──▶ pulling ──rewards──▶ reported ──Solution──▶ trims, next epoch, ready
+  └────Confirm────▶ pulling (last epoch) ──rewards──▶ done, nothing sent
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from manyarms.agents.active import ActivePool, ActiveSet, Trim
+from manyarms.agents.active import ActivePool, ActiveSet, DrawnPoints, Trim
 from manyarms.agents.agent import Agent, Pulls
 from manyarms.agents.coins import Coin
 from manyarms.agents.messages import (
@@ -26,11 +27,13 @@ from manyarms.agents.messages import (
     Projection,
     Ready,
     Solution,
+    digest_of,
 )
+from manyarms.agents.server import unexpected
 from manyarms.agents.sparse import projected
-from manyarms.errors import ImpossibleMessageError
+from manyarms.errors import ImpossibleMessageError, InvalidRewardError, SamplingCapError
 from manyarms.history import grouped
-from manyarms.validation import finite_rewards
+from manyarms.validation import Floats, finite_rewards
 
 if TYPE_CHECKING:
     from manyarms.agents.duets import DUETS
@@ -49,6 +52,8 @@ class DuetsAgent(Agent):
         self.phase: Phase = "ready"
         self.ignored = 0
         self._inducing: NDArray[Any] | None = None
+        self._basis = b""  # digest of S_j as received
+        self._rewards: Floats = np.empty(0)
         self._answers: dict[tuple[int, int], Message] = {}  # what was said in this epoch and the one before
         self._draw()
 
@@ -64,10 +69,14 @@ class DuetsAgent(Agent):
             return self._on_ping(message)
         if isinstance(message, Solution) and message.epoch == self.epoch:
             return self._on_solution(message)
-        if isinstance(message, Inducing | Confirm | Draws) and self._awaits(message):
+        if isinstance(message, Inducing) and message.epoch == self.epoch:
+            return self._on_inducing(message)
+        if isinstance(message, Confirm | Draws) and self._awaits(message):
             return self._on_epoch(message)
         if isinstance(message, ActiveArms | ActiveChain) and self._can_adopt(message):
             return self._on_active_set(message)
+        if not isinstance(message, Solution | Inducing | Confirm | Draws | ActiveArms | ActiveChain):
+            raise unexpected(message)
         self.ignored += 1
         return []
 
@@ -83,18 +92,11 @@ class DuetsAgent(Agent):
 
     def observe(self, rewards: ArrayLike) -> list[Message]:
         """Project the rewards on the inducing points (Algorithm 1 l. 14); in the last epoch say nothing."""
-        assert self.phase == "pulling", "rewards without pending pulls"
-        values = finite_rewards(rewards, len(self._drawn))
-        if self._inducing is None:
-            self.phase = "done"
-            return []
-        keys, sums = self._drawn.keys, values
-        if isinstance(self.active, ActivePool):
-            keys, _, sums = grouped(keys, values)
-        points = self.active.features(keys)
-        vector = projected(self._kernel, self._inducing, points, sums, self._precision)
-        self.phase = "reported"
-        return self._say(WANT_PROJECTION, Projection(self.number, self.epoch, vector))
+        if self.phase != "pulling":
+            raise InvalidRewardError(f"agent {self.number} has no pending pulls to give rewards for")
+        self._rewards = finite_rewards(rewards, len(self._drawn))
+        self.phase = "done" if self._inducing is None else "reported"
+        return self._say_projection() if self._inducing is not None else []
 
     def timeout(self) -> list[Message]:
         """Repeat the last report."""
@@ -123,20 +125,37 @@ class DuetsAgent(Agent):
             keys = self.active.keys_from_wire(message.points)
             if len(keys) != self._length:
                 raise ImpossibleMessageError(f"{len(keys)} draws for an epoch of {self._length}")
-            self._drawn = type(self._drawn)(keys)
+            self._drawn = DrawnPoints(keys)
             return self._say_ready()
-        self._inducing = self.active.from_wire(message.points) if isinstance(message, Inducing) else None
+        if self.epoch < self.settings.n_epochs:
+            raise ImpossibleMessageError(f"{message.name} in epoch {self.epoch}, which is not the last")
+        self.phase = "pulling"
+        return []
+
+    def _on_inducing(self, message: Inducing) -> list[Message]:
+        """S_j; a second, different one (the server was restarted) asks for the same rewards on it."""
+        if self.epoch == self.settings.n_epochs:
+            raise ImpossibleMessageError("inducing points in the last epoch, which sends nothing")
+        basis = digest_of(message.points)
+        if basis == self._basis:
+            self.ignored += 1
+            return []
+        self._inducing, self._basis = self.active.from_wire(message.points), basis
+        if self.phase == "reported":
+            return self._say_projection()
         self.phase = "pulling"
         return []
 
     def _on_solution(self, message: Solution) -> list[Message]:
         """Trim (9) and go on; an agent that never got S_j cannot, and is brought up to date when it asks."""
-        if self._inducing is None or self.phase not in ("pulling", "reported"):
+        if self._inducing is None or message.basis != self._basis:
             self.ignored += 1
             return []
-        if len(message.weights) != len(self._inducing):
+        fits = message.weights.shape == (len(self._inducing),) and np.isfinite(message.weights).all()
+        if not fits or not message.cutoff < np.inf:  # NaN neither
             raise ImpossibleMessageError(
-                f"{len(message.weights)} weights for {len(self._inducing)} inducing points"
+                f"weights of shape {message.weights.shape} for {len(self._inducing)} inducing points, "
+                f"or not finite; cutoff {message.cutoff}"
             )
         trim = Trim(self._inducing, message.weights, message.cutoff)
         return self._enter(self.epoch + 1, self.active.trimmed(trim))
@@ -154,15 +173,28 @@ class DuetsAgent(Agent):
 
     def _enter(self, epoch: int, active: ActiveSet) -> list[Message]:
         self.epoch, self.active = epoch, active
-        self._inducing, self.phase = None, "ready"
+        self._inducing, self._basis, self.phase = None, b"", "ready"
         self._draw()
         return self._say_ready()
 
     def _draw(self) -> None:
-        self._drawn = self.active.draw(self._coin, self.epoch, self._length)
+        try:
+            self._drawn = self.active.draw(self._coin, self.epoch, self._length)
+        except SamplingCapError:  # rounding left nothing here; the digest will say so to the server
+            self._drawn = DrawnPoints(np.empty(0, dtype=np.int64), complete=False)
 
     def _say_ready(self) -> list[Message]:
         return self._say(WANT_READY, Ready(self.number, self.epoch, self.active.digest, self._drawn.digest))
+
+    def _say_projection(self) -> list[Message]:
+        """K_{S,D}Y of this epoch's own draws (7)."""
+        assert self._inducing is not None
+        keys, sums = self._drawn.keys, self._rewards
+        if isinstance(self.active, ActivePool):
+            keys, _, sums = grouped(keys, sums)
+        points = self.active.features(keys)
+        values = projected(self._kernel, self._inducing, points, sums, self._precision)
+        return self._say(WANT_PROJECTION, Projection(self.number, self.epoch, self._basis, values))
 
     def _say(self, kind: int, message: Message) -> list[Message]:
         self._answers.pop((self.epoch, kind), None)  # so that the newest is the last
@@ -171,5 +203,3 @@ class DuetsAgent(Agent):
             if epoch < self.epoch - 1:
                 del self._answers[epoch, old]
         return [message]
-
-

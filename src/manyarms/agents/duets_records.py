@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from manyarms.agents.active import Trim
 from manyarms.agents.coins import Coin
 from manyarms.agents.saved import pack, unpack
-from manyarms.agents.sparse import SparsePosterior
 from manyarms.agents.wire import decode, encode
-from manyarms.validation import Floats
 
 if TYPE_CHECKING:
     from manyarms.agents.duets_server import DuetsServer
@@ -35,18 +32,15 @@ class EpochRecord:
     trim_withheld: bool
     corrections: int
 
+    def plain(self) -> dict[str, Any]:
+        """For JSON, which has no infinity: a cutoff that keeps everything is null there."""
+        return asdict(self) | {"cutoff": self.cutoff if math.isfinite(self.cutoff) else None}
 
-@dataclass(frozen=True)
-class ClosedEpoch:
-    """The posterior of a finished epoch, on the server."""
-
-    epoch: int
-    present: tuple[int, ...]
-    keys: NDArray[Any]  # different points drawn, and how often
-    counts: Floats
-    posterior: SparsePosterior
-    trim: Trim
-    sigma_max: float
+    @classmethod
+    def of(cls, plain: dict[str, Any]) -> EpochRecord:
+        """The record back."""
+        values = {name: tuple(v) if isinstance(v, list) else v for name, v in plain.items()}
+        return cls(**values | {"cutoff": -math.inf if plain["cutoff"] is None else plain["cutoff"]})
 
 
 def fingerprint(server: DuetsServer) -> dict[str, Any]:
@@ -72,9 +66,9 @@ def saved_duets(server: DuetsServer) -> bytes:
         "corrections": sorted(server.corrections.items()),
         "participants": server.participants,
         "senders": senders,
-        "max_leverage": server.max_leverage,
+        "inclusion": server.inclusion,
         "ignored": server.ignored,
-        "records": [asdict(record) for record in server.records],
+        "records": [record.plain() for record in server.records],
     }
     projections = [server.projections[n] for n in senders]
     arrays = {
@@ -95,10 +89,7 @@ def restore_duets(server: DuetsServer, state: bytes) -> None:
     server.absent, server.pinged = set(meta["absent"]), set(meta["pinged"])
     server.asked, server.corrections = meta["asked"], dict(meta["corrections"])
     server.participants = tuple(meta["participants"])
-    server.max_leverage, server.ignored = meta["max_leverage"], meta["ignored"]
+    server.inclusion, server.ignored = meta["inclusion"], meta["ignored"]
     server.inducing = arrays["inducing"]
     server.projections = dict(zip(meta["senders"], arrays["projections"], strict=True))
-    server.records = [
-        EpochRecord(**{k: tuple(v) if isinstance(v, list) else v for k, v in record.items()})
-        for record in meta["records"]
-    ]
+    server.records = [EpochRecord.of(record) for record in meta["records"]]

@@ -1,7 +1,7 @@
 """DUETS, the server's side (DUETS Algorithm 2, with the misprints of spec §5 corrected).
 
-    collecting Ready ──all, or time is over──▶ S_j sent, collecting Projection ──▶ Solution sent, next epoch
-          └────last epoch──▶ Confirm sent, done
+collecting Ready ──all, or time is over──▶ S_j sent, collecting Projection ──▶ Solution sent, next epoch
+      └────last epoch──▶ Confirm sent, done
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from manyarms.agents.active import ActivePool, ActiveSet, DrawnPoints, Trim
-from manyarms.agents.coins import PURPOSE_INDUCING, Coin
-from manyarms.agents.duets_records import ClosedEpoch, EpochRecord, restore_duets, saved_duets
+from manyarms.agents.active import ActiveSet, DrawnPoints
+from manyarms.agents.coins import Coin
+from manyarms.agents.duets_epoch import ClosedEpoch, Exploration
+from manyarms.agents.duets_records import EpochRecord, restore_duets, saved_duets
 from manyarms.agents.messages import (
     SERVER,
     WANT_PROJECTION,
@@ -27,11 +28,10 @@ from manyarms.agents.messages import (
     Projection,
     Ready,
     Solution,
+    digest_of,
 )
 from manyarms.agents.server import Outgoing, Server, unexpected
-from manyarms.agents.sparse import SparsePosterior, means, on_points, spanning
 from manyarms.errors import ImpossibleMessageError
-from manyarms.inducing import union_of_draws
 from manyarms.validation import Floats
 
 if TYPE_CHECKING:
@@ -47,8 +47,6 @@ class DuetsServer(Server):
     def __init__(self, settings: DUETS, active: ActiveSet, seed: int) -> None:
         super().__init__(settings.n_agents)
         self.settings, self._seed = settings, seed
-        self._kernel = settings.checked_kernel
-        self._tolerance = settings.span_tolerance
         self.width, self.oversampling = settings.constants(active)
         self.active = active
         self.epoch = 1
@@ -57,7 +55,7 @@ class DuetsServer(Server):
         self.closed: ClosedEpoch | None = None  # the last epoch that was solved
         self.absent: set[int] = set()  # agents that were left out of the last epoch
         self.inducing: NDArray[Any] = np.empty(0)  # S_j as sent
-        self.max_leverage = 0.0
+        self.inclusion = 0.0  # p_j
         self.projections: dict[int, Floats] = {}
         self.participants: tuple[int, ...] = ()
         self._begin_collecting()
@@ -67,6 +65,7 @@ class DuetsServer(Server):
         self.excluded: set[int] = set()
         self.corrections: dict[int, int] = {}
         self._draws: dict[int, DrawnPoints] = {}
+        self._exploration: tuple[tuple[int, ...], Exploration] | None = None
         self._begin_waiting()
 
     def _begin_waiting(self) -> None:
@@ -129,7 +128,7 @@ class DuetsServer(Server):
             return None
         if self.phase == "collecting projections":  # it never got S_j
             waiting = agent in self.pinged and agent in self._missing()
-            return [Outgoing((agent,), self._inducing_message())] if waiting else None
+            return [self._again(agent, self._inducing_message())] if waiting else None
         if agent in self.ready:
             return [Outgoing((agent,), Confirm(SERVER, self.epoch))] if self.done else None
         correction = self._correction(message)
@@ -147,21 +146,21 @@ class DuetsServer(Server):
         if message.active != self.active.digest:
             answer = self.active.message(self.epoch)
         elif message.draws != self._drawn(agent).digest:
-            answer = Draws(SERVER, self.epoch, self._draws_to_wire(agent))
+            answer = Draws(SERVER, self.epoch, self._drawn(agent).keys)
         else:
             return None
         self.corrections[agent] = self.corrections.get(agent, 0) + 1
         if self.corrections[agent] > _MAX_CORRECTIONS:
             self.excluded.add(agent)
             return self._go_on_if_complete()
-        return [Outgoing((agent,), answer)]
+        return [self._again(agent, answer)]
 
     def _catch_up(self, agent: int) -> list[Outgoing] | None:
         """An agent that missed an epoch gets the present active set, once epochs can be joined again."""
         open_to_join = self.phase != "collecting projections" and agent not in self.ready
         if not open_to_join or not (agent in self.pinged or agent in self.absent or self.done):
             return None
-        return [Outgoing((agent,), self.active.message(self.epoch))]
+        return [self._again(agent, self.active.message(self.epoch))]
 
     def _missing(self) -> tuple[int, ...]:
         if self.phase == "collecting ready":
@@ -175,7 +174,7 @@ class DuetsServer(Server):
 
     def _ping(self, missing: tuple[int, ...]) -> list[Outgoing]:
         wanted = WANT_READY if self.phase == "collecting ready" else WANT_PROJECTION
-        return [Outgoing(missing, Ping(SERVER, self.epoch, wanted))]
+        return [Outgoing(missing, Ping(SERVER, self.epoch, wanted), again=True)]
 
     # ------------------------------------------------------------------ choosing S_j
 
@@ -196,17 +195,17 @@ class DuetsServer(Server):
         return self._to_participants(self._inducing_message())
 
     def _choose_inducing(self) -> None:
-        keys, counts = self._pulled(self.participants)
-        points = self.active.features(keys)
-        chosen, embedding = spanning(self._kernel, points, self._tolerance)
-        exact = SparsePosterior.of(embedding, points, counts, self.settings.ridge)
-        self.max_leverage = exact.largest_leverage(self.active.survey(keys))
-        inclusion = min(1.0, self.oversampling * self.max_leverage)
-        if inclusion < 1.0:
-            coins = Coin.of_server(self._seed).stream(self.epoch, PURPOSE_INDUCING).uniform(len(keys))
-            drawn = np.flatnonzero(coins < union_of_draws(np.full(len(keys), inclusion), counts))
-            chosen = drawn[spanning(self._kernel, points[drawn], self._tolerance)[0]]
-        self.inducing = self.active.to_wire(keys[chosen])
+        seen = self._explored(self.participants)
+        self.inclusion = seen.inclusion(self.oversampling)
+        chosen = seen.inducing(self.inclusion, Coin.of_server(self._seed), self.epoch)
+        self.inducing = self.active.to_wire(chosen)
+
+    def _explored(self, agents: tuple[int, ...]) -> Exploration:
+        """What these agents' draws say; kept, since it is asked for again at the epoch's end."""
+        if self._exploration is None or self._exploration[0] != agents:
+            draws = [self._drawn(n) for n in agents]
+            self._exploration = agents, Exploration.of(self.settings, self.active, draws)
+        return self._exploration[1]
 
     def _inducing_message(self) -> Inducing:
         return Inducing(SERVER, self.epoch, self.inducing)
@@ -215,12 +214,16 @@ class DuetsServer(Server):
 
     def _on_projection(self, message: Projection) -> list[Outgoing] | None:
         agent = message.sender
+        if message.epoch >= self.settings.n_epochs:
+            raise ImpossibleMessageError(f"Projection in epoch {message.epoch} of {self.settings.n_epochs}")
         if message.epoch < self.epoch:
             return self._catch_up(agent) if agent in self.pinged | self.absent else None
         if message.epoch > self.epoch or self.phase != "collecting projections" or agent in self.projections:
             return None
         if agent not in self.participants:
             raise ImpossibleMessageError(f"Projection from agent {agent}, which was not ready in this epoch")
+        if message.basis != digest_of(self.inducing):  # of an S that a restart has replaced
+            return [self._again(agent, self._inducing_message())] if agent in self.pinged else None
         values = message.values
         if values.shape != (len(self.inducing),) or not np.isfinite(values).all():
             raise ImpossibleMessageError(
@@ -232,41 +235,23 @@ class DuetsServer(Server):
     def _close(self) -> list[Outgoing]:
         """Algorithm 2 l. 10–12, on the draws of exactly those agents whose projections are in the sum."""
         present = tuple(sorted(self.projections))
-        solution = Solution(SERVER, self.epoch, np.zeros(len(self.inducing)), 0.0, -math.inf)
+        basis, nothing = digest_of(self.inducing), np.zeros(len(self.inducing))
+        solution = Solution(SERVER, self.epoch, basis, nothing, 0.0, -math.inf)
         active, withheld = self.active, False
         if present:
-            self.closed = self._solve(present)
-            trim, sigma_max = self.closed.trim, self.closed.sigma_max
-            trimmed = active.trimmed(trim)
-            withheld = not self._can_be_sampled(trimmed)
-            active = active if withheld else trimmed
-            cutoff = -math.inf if withheld else trim.cutoff
-            solution = Solution(SERVER, self.epoch, trim.weights, sigma_max, cutoff)
+            seen = self._explored(present)  # a lost agent's draws count for nothing, in σ_max neither
+            total = np.sum([self.projections[n] for n in present], axis=0)
+            self.closed = seen.solve(self.active.from_wire(self.inducing), total, self.width)
+            trim = self.closed.trim
+            active = self.active.trimmed(trim)
+            withheld = not self._can_be_sampled(active)
+            active, cutoff = (self.active, -math.inf) if withheld else (active, trim.cutoff)
+            solution = Solution(SERVER, self.epoch, basis, trim.weights, seen.sigma_max, cutoff)
         self._record(present, solution, withheld)
         self.absent = set(range(self.n_agents)) - set(present)
         self.active, self.epoch, self.phase = active, self.epoch + 1, "collecting ready"
         self._begin_collecting()
         return self._to_participants(solution)
-
-    def _solve(self, present: tuple[int, ...]) -> ClosedEpoch:
-        keys, counts = self._pulled(present)
-        points = self.active.features(keys)
-        ridge, max_leverage = self.settings.ridge, self.max_leverage
-        if present != self.participants:  # a lost agent's draws count for nothing, in σ_max neither
-            _, spanned = spanning(self._kernel, points, self._tolerance)
-            exact = SparsePosterior.of(spanned, points, counts, ridge)
-            max_leverage = exact.largest_leverage(self.active.survey(keys))
-        inducing = self.active.from_wire(self.inducing)
-        posterior = SparsePosterior.of(on_points(self._kernel, inducing), points, counts, ridge)
-        total = np.sum([self.projections[n] for n in present], axis=0)
-        weights = posterior.weights(total)
-        sigma_max = math.sqrt(ridge * max_leverage)
-        best = max(
-            float(means(self._kernel, inducing, weights, block, np.dtype(np.float64)).max())
-            for block in self.active.survey(keys)
-        )
-        trim = Trim(inducing, weights, best - 2.0 * self.width * sigma_max)
-        return ClosedEpoch(self.epoch, present, keys, counts, posterior, trim, sigma_max)
 
     def _can_be_sampled(self, active: ActiveSet) -> bool:
         """Whether every agent could draw its next epoch from this set."""
@@ -282,23 +267,15 @@ class DuetsServer(Server):
             self._draws[agent] = self.active.draw(Coin.of_agent(self._seed, agent), self.epoch, length)
         return self._draws[agent]
 
-    def _draws_to_wire(self, agent: int) -> NDArray[Any]:
-        return np.asarray(self._drawn(agent).keys)
-
-    def _pulled(self, agents: tuple[int, ...]) -> tuple[NDArray[Any], Floats]:
-        """Different points drawn by these agents, in order of first appearance, and how often."""
-        keys = np.concatenate([self._drawn(n).keys for n in agents])
-        if not isinstance(self.active, ActivePool):
-            return keys, np.ones(len(keys))
-        unique, first, counts = np.unique(keys, return_index=True, return_counts=True)
-        order = np.argsort(first)
-        return unique[order], counts[order].astype(np.float64)
+    def _again(self, agent: int, message: Message) -> Outgoing:
+        return Outgoing((agent,), message, again=True)
 
     def _to_participants(self, message: Message) -> list[Outgoing]:
         return [Outgoing(self.participants, message)] if self.participants else []
 
-    def _record(self, present: tuple[int, ...], solution: Solution | None = None, withheld: bool = False) -> None:
-        inclusion = min(1.0, self.oversampling * self.max_leverage) if solution and present else 0.0
+    def _record(
+        self, present: tuple[int, ...], solution: Solution | None = None, withheld: bool = False
+    ) -> None:
         self.records.append(
             EpochRecord(
                 epoch=self.epoch,
@@ -307,7 +284,7 @@ class DuetsServer(Server):
                 present=present,
                 left_out=tuple(n for n in range(self.n_agents) if n not in present),
                 n_inducing=len(self.inducing) if solution else 0,
-                inclusion=inclusion,
+                inclusion=self.inclusion if solution else 0.0,
                 sigma_max=solution.sigma_max if solution else 0.0,
                 cutoff=solution.cutoff if solution else -math.inf,
                 trim_withheld=withheld,

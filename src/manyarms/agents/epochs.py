@@ -6,7 +6,8 @@ import math
 from typing import Literal
 
 from manyarms.errors import InvalidParameterError
-from manyarms.validation import count, non_negative, positive, probability
+from manyarms.validation import count, non_negative, probability
+from manyarms.widths import Assumptions, duets_printed, duets_proved
 
 TrimWidth = Literal["printed", "proved"] | float
 
@@ -45,12 +46,9 @@ def trim_width(
     "proved": the sparse mean needs (1+√2)B + … on σ̃, and σ̃ ≤ √3σ turns that into √3 times on σ_max
     (spec §3). A number is used as it is.
     """
-    if width not in ("printed", "proved"):
-        if isinstance(width, str):
-            raise InvalidParameterError("width", width, "'printed', 'proved' or a number")
+    if not isinstance(width, str):
         return non_negative("width", width)
-    bound, noise = positive("norm_bound", norm_bound), non_negative("noise_std", noise_std)
-    deviation = noise * math.sqrt(2.0 / positive("ridge", ridge) * math.log(2.0 / delta_share))
-    if width == "printed":
-        return bound + deviation
-    return math.sqrt(3.0) * ((1.0 + math.sqrt(2.0)) * bound + deviation)
+    if width not in ("printed", "proved"):
+        raise InvalidParameterError("width", width, "'printed', 'proved' or a number")
+    given = Assumptions(ridge, noise_std, norm_bound, delta_share)
+    return duets_printed(given) if width == "printed" else math.sqrt(3.0) * duets_proved(given)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -21,6 +22,15 @@ from manyarms.errors import InvalidParameterError, MessageError
 from manyarms.validation import Floats, finite_rewards
 
 Evaluate = Callable[[Pulls], ArrayLike]
+
+_GONE = (EOFError, BrokenPipeError, ConnectionResetError)  # what a pipe to a dead process raises
+_NOTHING: dict[str, Any] = {
+    "start": [],
+    "timeout": [],
+    "deliver": ([], 0),
+    "pull": (None, None, []),
+    "done": True,
+}  # what a dead process says
 
 
 class AgentSeat:
@@ -69,6 +79,7 @@ class AgentHost:
         self.pulls: list[list[Pulls]] = [[] for _ in agents]
         self.rewards: list[list[Floats]] = [[] for _ in agents]
         self._seats: list[Any] = self._seated(agents, evaluate)
+        self.down: set[int] = set()  # agents that neither hear, pull nor speak; change it to kill and revive
 
     def _seated(self, agents: list[Agent], evaluate: Evaluate) -> list[Any]:
         return [AgentSeat(agent, evaluate) for agent in agents]
@@ -76,8 +87,13 @@ class AgentHost:
     def _map(self, method: str, which: list[int], arguments: list[tuple[Any, ...]]) -> list[Any]:
         return [getattr(self._seats[n], method)(*args) for n, args in zip(which, arguments, strict=True)]
 
+    @property
+    def up(self) -> list[int]:
+        """Agents that are not down."""
+        return [n for n in range(len(self._seats)) if n not in self.down]
+
     def _everyone(self, method: str) -> list[Any]:
-        return self._map(method, list(range(len(self._seats))), [()] * len(self._seats))
+        return self._map(method, self.up, [()] * len(self.up))
 
     def start(self) -> list[Message]:
         """First messages of all agents."""
@@ -88,7 +104,7 @@ class AgentHost:
         inbox: dict[int, list[bytes]] = {}
         for agent, data in packets:
             inbox.setdefault(agent, []).append(data)
-        which = sorted(inbox)
+        which = [n for n in sorted(inbox) if n not in self.down]
         results = self._map("deliver", which, [(inbox[n],) for n in which])
         return [message for said, _ in results for message in said], sum(refused for _, refused in results)
 
@@ -96,7 +112,7 @@ class AgentHost:
         """Let everybody make its pending pulls: how many agents did, and what they said."""
         messages: list[Message] = []
         n_pulled = 0
-        for n, (pulls, rewards, said) in enumerate(self._everyone("pull")):
+        for n, (pulls, rewards, said) in self._pulled():
             if pulls is not None:
                 n_pulled += 1
                 self.pulls[n].append(pulls)
@@ -104,13 +120,23 @@ class AgentHost:
             messages += said
         return n_pulled, messages
 
+    def _pulled(self) -> list[tuple[int, tuple[Pulls | None, Any, list[Message]]]]:
+        asked = self.up  # before anybody is found dead
+        return list(zip(asked, self._map("pull", asked, [()] * len(asked)), strict=True))
+
     def timeout(self) -> list[Message]:
         """Everybody who waits says its last thing again."""
         return [message for said in self._everyone("timeout") for message in said]
 
     @property
+    def unfinished(self) -> tuple[int, ...]:
+        """Agents that are down, or still have something to do."""
+        states = dict(zip(self.up, self._everyone("done"), strict=True))
+        return tuple(n for n in range(len(self._seats)) if not states.get(n, False) or n in self.down)
+
+    @property
     def done(self) -> bool:
-        """Whether all agents are."""
+        """Whether all agents are that are not down."""
         return all(self._everyone("done"))
 
     def close(self) -> None:
@@ -165,13 +191,23 @@ class ProcessHost(AgentHost):
 
     def _map(self, method: str, which: list[int], arguments: list[tuple[Any, ...]]) -> list[Any]:
         for n, args in zip(which, arguments, strict=True):
-            self._seats[n].send((method, args))
-        return [_opened(method, self._seats[n].recv()) for n in which]
+            with suppress(*_GONE):  # noticed when its answer is missing
+                self._seats[n].send((method, args))
+        return [self._answer(method, n) for n in which]
+
+    def _answer(self, method: str, n: int) -> Any:
+        """What the agent's process says; one that has died is down from now on."""
+        try:
+            return _opened(method, self._seats[n].recv())
+        except _GONE:
+            self.down.add(n)
+            return _NOTHING[method]
 
     def close(self) -> None:
         """Tell the processes to end, and wait for them."""
         for pipe in self._seats:
-            pipe.send(None)
+            with suppress(*_GONE):
+                pipe.send(None)
             pipe.close()
         for process in self._processes:
             process.join()

@@ -21,6 +21,7 @@ Baselines: `SyncRequest`, `SyncCall`, then `Upload` and `Data` (DisKernelUCB), o
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
@@ -32,11 +33,12 @@ DIGEST_BYTES = 8
 
 WANT_READY, WANT_PROJECTION = 1, 2  # what a Ping asks for
 
+# what a field is on the wire; the first two are counted
+REALS, REAL, WHOLE, WHOLES, DIGEST = (
+    {"wire": form} for form in ("reals", "real", "whole", "wholes", "digest")
+)
+
 _REGISTRY: dict[int, type[Message]] = {}
-
-
-def _wire(form: str) -> Any:
-    return field(metadata={"wire": form})
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,9 +86,18 @@ def message_kind(number: int) -> type[Message] | None:
     return _REGISTRY.get(number)
 
 
+def digest_of(array: NDArray[Any]) -> bytes:
+    """A digest of numbers, their shape and their order, the same on every machine."""
+    form = "<i8" if array.dtype.kind == "i" else "<f8"
+    sha = hashlib.blake2b(f"{form}{array.shape}".encode(), digest_size=DIGEST_BYTES)
+    sha.update(np.ascontiguousarray(array, dtype=form).tobytes())
+    return sha.digest()
+
+
 def _same(one: Any, other: Any) -> bool:
     if isinstance(one, np.ndarray):
-        return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+        alike = one.dtype == other.dtype and one.shape == other.shape
+        return bool(alike and one.tobytes() == other.tobytes())
     return bool(one == other) or (one != one and other != other)
 
 
@@ -98,8 +109,8 @@ class Ready(Message):
     """Up: I am in this epoch, with this active set, and these will be my draws."""
 
     KIND = 1
-    active: bytes = _wire("digest")
-    draws: bytes = _wire("digest")
+    active: bytes = field(metadata=DIGEST)
+    draws: bytes = field(metadata=DIGEST)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,25 +118,30 @@ class Inducing(Message):
     """Down: the inducing points S, in the order that fixes the common basis; dependent ones left out."""
 
     KIND = 2
-    points: NDArray[Any] = _wire("reals")
+    points: NDArray[Any] = field(metadata=REALS)
 
 
 @dataclass(frozen=True, eq=False)
 class Projection(Message):
-    """Up: K_{S,D}Y for the agent's own draws D and rewards Y."""
+    """Up: K_{S,D}Y for the agent's own draws D and rewards Y; `basis` is the digest of the S meant."""
 
     KIND = 3
-    values: NDArray[np.float64] = _wire("reals")
+    basis: bytes = field(metadata=DIGEST)
+    values: NDArray[np.float64] = field(metadata=REALS)
 
 
 @dataclass(frozen=True, eq=False)
 class Solution(Message):
-    """Down: μ̃(x) = k_S(x)ᵀ weights, σ_max, and the cut: arms with μ̃ below it leave the active set."""
+    """Down: μ̃(x) = k_S(x)ᵀ weights, σ_max, and the cut: arms with μ̃ below it leave the active set.
+
+    `basis` is the digest of the S meant, so that weights never meet another S of the same size.
+    """
 
     KIND = 4
-    weights: NDArray[np.float64] = _wire("reals")
-    sigma_max: float = _wire("real")
-    cutoff: float = _wire("real")
+    basis: bytes = field(metadata=DIGEST)
+    weights: NDArray[np.float64] = field(metadata=REALS)
+    sigma_max: float = field(metadata=REAL)
+    cutoff: float = field(metadata=REAL)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,8 +156,8 @@ class ActiveArms(Message):
     """Down, on disagreement: the active set of a pool, as arm indices or as one bit per arm in words."""
 
     KIND = 6
-    as_bits: int = _wire("whole")
-    numbers: NDArray[np.int64] = _wire("reals")
+    as_bits: int = field(metadata=WHOLE)
+    numbers: NDArray[np.int64] = field(metadata=REALS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,10 +165,10 @@ class ActiveChain(Message):
     """Down, on disagreement: the active region of a box, as the chain of all trims so far."""
 
     KIND = 7
-    sizes: NDArray[np.int64] = _wire("wholes")
-    points: NDArray[np.float64] = _wire("reals")
-    weights: NDArray[np.float64] = _wire("reals")
-    cutoffs: NDArray[np.float64] = _wire("reals")
+    sizes: NDArray[np.int64] = field(metadata=WHOLES)
+    points: NDArray[np.float64] = field(metadata=REALS)
+    weights: NDArray[np.float64] = field(metadata=REALS)
+    cutoffs: NDArray[np.float64] = field(metadata=REALS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +176,7 @@ class Draws(Message):
     """Down, on disagreement: the points the agent is to pull in this epoch."""
 
     KIND = 8
-    points: NDArray[Any] = _wire("reals")
+    points: NDArray[Any] = field(metadata=REALS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +184,7 @@ class Ping(Message):
     """Down, on silence: send this again (`WANT_READY` or `WANT_PROJECTION`)."""
 
     KIND = 9
-    wanted: int = _wire("whole")
+    wanted: int = field(metadata=WHOLE)
 
 
 # ------------------------------------------------------------------ the baselines
@@ -192,30 +208,41 @@ class SyncCall(Message):
 class Upload(Message):
     """Up: new points with their rewards (DisKernelUCB), or inducing candidates without (Approx).
 
-    `known` is the last sync whose result the agent has: the server sends it whatever came after.
+    `known` is the last sync whose result the agent has: the server sends it whatever came after. `first`
+    is the number of the agent's own pulls before these points.
     """
 
     KIND = 22
-    known: int = _wire("whole")
-    points: NDArray[Any] = _wire("reals")
-    rewards: NDArray[np.float64] = _wire("reals")
+    known: int = field(metadata=WHOLE)
+    first: int = field(metadata=WHOLE)
+    points: NDArray[Any] = field(metadata=REALS)
+    rewards: NDArray[np.float64] = field(metadata=REALS)
 
 
 @dataclass(frozen=True, eq=False)
 class Data(Message):
-    """Down: points and rewards new to the receiver, `counts[n]` of them from agent n, in that order."""
+    """Down: everybody's points and rewards after sync `known`, `counts[n]` of them from agent n, in order.
+
+    A receiver whose own last sync is another one must not take it in: some would count twice.
+    """
 
     KIND = 23
-    counts: NDArray[np.int64] = _wire("wholes")
-    points: NDArray[Any] = _wire("reals")
-    rewards: NDArray[np.float64] = _wire("reals")
+    known: int = field(metadata=WHOLE)
+    counts: NDArray[np.int64] = field(metadata=WHOLES)
+    points: NDArray[Any] = field(metadata=REALS)
+    rewards: NDArray[np.float64] = field(metadata=REALS)
 
 
 @dataclass(frozen=True, eq=False)
 class Statistics(Message):
-    """Up: ZᵀZ (upper triangle) and Zᵀy of one agent's data. Down: their sums over `agents`."""
+    """Up: ZᵀZ (upper triangle) and Zᵀy of one agent's `pulls`. Down: their sums over `agents`.
+
+    `basis` is the digest of the S that z is meant on.
+    """
 
     KIND = 24
-    agents: NDArray[np.int64] = _wire("wholes")
-    gram: NDArray[np.float64] = _wire("reals")
-    vector: NDArray[np.float64] = _wire("reals")
+    basis: bytes = field(metadata=DIGEST)
+    agents: NDArray[np.int64] = field(metadata=WHOLES)
+    gram: NDArray[np.float64] = field(metadata=REALS)
+    vector: NDArray[np.float64] = field(metadata=REALS)
+    pulls: int = field(metadata=WHOLE)

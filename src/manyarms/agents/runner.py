@@ -26,6 +26,7 @@ from manyarms.validation import Floats
 
 Executor = Literal["sequential", "threads", "processes"]
 Link = Callable[[str, int, bytes], list[bytes]]
+BeforeSending = Callable[["Run", list[Outgoing]], list[Outgoing]]
 
 
 class Algorithm(Protocol):
@@ -53,41 +54,52 @@ class RunResult:
     ledger: Ledger
     server: Server
     refused: int  # messages that were corrupt or impossible
+    unfinished: tuple[int, ...]  # agents that could not be reached any more
 
 
 @dataclass
 class Run:
-    """A run under way. `link` may lose, repeat or damage messages; it is how faults are tested."""
+    """A run under way.
+
+    `link(direction, agent, bytes)` returns what arrives; it is how faults are tested. `before_sending(run,
+    outgoing)` is called whenever the server's state has changed: the moment to save `run.server`, or to
+    replace it; what it returns is sent.
+    """
 
     server: Server
     host: AgentHost
     ledger: Ledger
     link: Link | None = None
-    after_message: Callable[[Run], None] | None = None
+    before_sending: BeforeSending | None = None
     refused: int = 0
     _up: list[bytes] = field(default_factory=list)
 
-    def finish(self, max_idle: int = 1000) -> None:
-        """Go on until everybody is done."""
+    def finish(self, patience: int = 100) -> None:
+        """Go on until everybody is done, or until the server is and the rest can no longer be reached.
+
+        `patience` is how many rounds may pass without a single pull, which only faults make happen.
+        """
         self._send_up(self.host.start())
         idle = 0
         while not (self.server.done and self.host.done):
             moved = self._exchange()
             pulled, messages = self.host.pull()
             self._send_up(messages)
-            if not moved and not pulled and not messages:
-                idle += 1
-                if not self._after_silence() and idle > max_idle:
-                    raise StalledRunError("nothing to deliver and nothing to pull, yet not everybody is done")
+            idle = 0 if pulled else idle + 1
+            if idle > patience and self.server.done:
+                break
+            if idle > patience:
+                raise StalledRunError(f"no pull in {patience} rounds, yet the server is not done")
+            if not moved and not pulled:
+                self._after_silence()
         self._exchange()
 
-    def _after_silence(self) -> bool:
-        """Nothing moves: the server's patience ends; when it is done already, the agents'."""
-        down = self.server.timeout()
-        up = self.host.timeout() if not down else []
+    def _after_silence(self) -> None:
+        """Nothing moves: the server's patience ends; when it has nothing to say, the agents'."""
+        down = self._noted(self.server.timeout())
         self._send_down(down)
-        self._send_up(up)
-        return bool(down or up)
+        if not down:
+            self._send_up(self.host.timeout())
 
     def _exchange(self) -> bool:
         moved = False
@@ -104,9 +116,11 @@ class Run:
         except MessageError:
             self.refused += 1
             return []
-        if self.after_message is not None:
-            self.after_message(self)
-        return answer
+        return self._noted(answer)
+
+    def _noted(self, outgoing: list[Outgoing]) -> list[Outgoing]:
+        """The server's state has changed and nothing has been sent yet: the moment to save it."""
+        return outgoing if self.before_sending is None else self.before_sending(self, outgoing)
 
     def _send_up(self, messages: list[Message]) -> None:
         for message in messages:
@@ -119,7 +133,7 @@ class Run:
         for item in outgoing:
             data = encode(item.message)
             for agent in item.to:
-                self.ledger.sent_down(item.message, len(data))
+                self.ledger.sent_down(item.message, len(data), item.again)
                 deliveries += [(agent, piece) for piece in self._carried("down", agent, data)]
         if deliveries:
             messages, refused = self.host.deliver(deliveries)
@@ -138,14 +152,16 @@ def run(
     seed: int = 0,
     executor: Executor = "sequential",
     link: Link | None = None,
-    after_message: Callable[[Run], None] | None = None,
+    before_sending: BeforeSending | None = None,
 ) -> RunResult:
     """Run `algorithm` to its horizon; `evaluate(pulls)` returns one reward per pull of one agent."""
     agents = [algorithm.agent(n, domain, Coin.of_agent(seed, n)) for n in range(algorithm.n_agents)]
     with make_host(executor, agents, evaluate) as host:
-        under_way = Run(algorithm.server(domain, seed), host, Ledger(algorithm.n_agents), link, after_message)
+        under_way = Run(
+            algorithm.server(domain, seed), host, Ledger(algorithm.n_agents), link, before_sending
+        )
         under_way.finish()
-        pulls, rewards = host.pulls, host.rewards
+        pulls, rewards, unfinished = host.pulls, host.rewards, host.unfinished
     return RunResult(
         arms=[_joined([p.arms for p in own if p.arms is not None], np.int64) for own in pulls],
         features=[_joined([p.features for p in own], np.float64) for own in pulls],
@@ -154,6 +170,7 @@ def run(
         ledger=under_way.ledger,
         server=under_way.server,
         refused=under_way.refused,
+        unfinished=unfinished,
     )
 
 

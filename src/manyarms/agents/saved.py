@@ -16,10 +16,18 @@ _FORMAT = "manyarms server state"
 _VERSION = 1
 
 
-def pack(algorithm: str, fingerprint: dict[str, Any], meta: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
+def pack(
+    algorithm: str, fingerprint: dict[str, Any], meta: dict[str, Any], arrays: dict[str, NDArray[Any]]
+) -> bytes:
     """`fingerprint` says which run the state belongs to; `unpack` compares it."""
-    head = {"format": _FORMAT, "version": _VERSION, "algorithm": algorithm, "fingerprint": fingerprint, "meta": meta}
-    text = np.frombuffer(json.dumps(head).encode(), dtype=np.uint8)
+    head = {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "algorithm": algorithm,
+        "fingerprint": fingerprint,
+        "meta": meta,
+    }
+    text = np.frombuffer(json.dumps(head, allow_nan=False).encode(), dtype=np.uint8)
     buffer = io.BytesIO()
     np.savez(buffer, head=text, **arrays)  # type: ignore[arg-type]
     return buffer.getvalue()

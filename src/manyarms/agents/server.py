@@ -11,10 +11,11 @@ from manyarms.errors import ImpossibleMessageError, UnknownAgentError
 
 @dataclass(frozen=True)
 class Outgoing:
-    """A message and the agents it goes to."""
+    """A message and the agents it goes to. `again`: only because of silence, loss or disagreement."""
 
     to: tuple[int, ...]
     message: Message
+    again: bool = False
 
 
 class Server(ABC):
@@ -27,7 +28,9 @@ class Server(ABC):
     def receive(self, message: Message) -> list[Outgoing]:
         """React to one message; repeated and stale ones are counted in `ignored` and change nothing else."""
         if not 0 <= message.sender < self.n_agents:
-            raise UnknownAgentError(f"{message.name} from agent {message.sender}; agents are 0 to {self.n_agents - 1}")
+            raise UnknownAgentError(
+                f"{message.name} from agent {message.sender}; agents are 0 to {self.n_agents - 1}"
+            )
         answer = self._react(message)
         if answer is None:
             self.ignored += 1

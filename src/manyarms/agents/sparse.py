@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyarms.embeddings.nystrom import Nystrom, independent_subset
+from manyarms.errors import ImpossibleMessageError
 from manyarms.kernels import KernelLike
 from manyarms.linalg import backward, forward, inverse_lower
 from manyarms.validation import Floats, Ints
@@ -56,7 +57,11 @@ def on_points(kernel: KernelLike, points: NDArray[Any]) -> Nystrom:
     """The embedding on points known to be independent, by Cholesky in their order."""
     if not len(points):
         return Nystrom(kernel, points, np.empty((0, 0)))
-    return Nystrom(kernel, points, np.linalg.cholesky(kernel.matrix(points, points)))
+    try:
+        factor = np.asarray(np.linalg.cholesky(kernel.matrix(points, points)), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        raise ImpossibleMessageError(f"{len(points)} inducing points that depend on each other") from None
+    return Nystrom(kernel, points, factor)
 
 
 @dataclass(frozen=True)
@@ -113,7 +118,11 @@ def projected(
 
 
 def means(
-    kernel: KernelLike, inducing: NDArray[Any], weights: Floats, points: NDArray[Any], precision: np.dtype[Any]
+    kernel: KernelLike,
+    inducing: NDArray[Any],
+    weights: Floats,
+    points: NDArray[Any],
+    precision: np.dtype[Any],
 ) -> Floats:
     """μ̃ = k_S(x)ᵀa of every point, in the machine's working precision."""
     if not len(inducing):

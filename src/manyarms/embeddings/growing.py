@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from manyarms.validation import Floats
 
-_GROWTH = 1.25  # capacity is raised by this factor: a few copies in all, at most 1.8 times the memory
-_SMALL_BYTES, _SMALL_GROWTH = 1 << 27, 2.0  # fresh memory is slow; where there is plenty, take more at once
+_GROWTH = 1.25  # capacity is raised by this factor: few copies, and rows stay dense enough for the cache
 _CACHE_BYTES = 1 << 19  # rows worked on together in a pass; they stay in the second-level cache
 _FEW_FORMS = 6  # up to here repeated matrix–vector products on a cached block beat a matrix product
 
@@ -47,10 +46,9 @@ class GrowingMatrix:
         have_rows, have_columns = self._data.shape
         if rows <= have_rows and columns <= have_columns:
             return
-        growth = _SMALL_GROWTH if self.nbytes < _SMALL_BYTES else _GROWTH
-        new_rows = have_rows if rows <= have_rows else max(rows, int(have_rows * growth))
+        new_rows = have_rows if rows <= have_rows else max(rows, int(have_rows * _GROWTH))
         new_columns = (
-            have_columns if columns <= have_columns else max(columns + 8, int(have_columns * growth))
+            have_columns if columns <= have_columns else max(columns + 8, int(have_columns * _GROWTH))
         )
         larger = np.empty((new_rows, new_columns), dtype=self.dtype)
         larger[:have_rows, :have_columns] = self._data

@@ -102,7 +102,7 @@ class Sparse(Policy):
 
     oversampling: float = 2.0
     inducing: str = "fresh"
-    compaction: float = 2.0
+    compaction: float = 4.0
 
     def __post_init__(self) -> None:
         at_least_one("compaction", self.compaction)
