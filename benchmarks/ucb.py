@@ -98,7 +98,7 @@ def _embedding(features: np.ndarray, inducing: list[int]) -> np.ndarray:
 
 def _leverage(Z: np.ndarray, V: np.ndarray) -> np.ndarray:
     residual = np.maximum(1.0 - np.einsum("ij,ij->i", Z, Z), 0.0) / RIDGE
-    return residual + np.einsum("ij,ij->i", Z @ np.linalg.inv(V), Z)
+    return residual + np.einsum("ij,ji->i", Z, np.linalg.solve(V, Z.T))
 
 
 def _against_textbook(

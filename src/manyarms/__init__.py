@@ -1,5 +1,8 @@
 """Choose well among very many candidates when each trial is noisy and costly."""
 
+from importlib import import_module
+from typing import Any
+
 from manyarms import errors
 from manyarms.history import History
 from manyarms.kernels import RBF, Hamming, Linear, Matern, Product, Scale, SklearnKernel, Sum, Tanimoto
@@ -11,6 +14,14 @@ from manyarms.posterior import Posterior
 from manyarms.trace import Batch, BatchRecord
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """`manyarms.agents` and `manyarms.problems`, imported when they are first asked for."""
+    if name in ("agents", "problems"):
+        return import_module(f"manyarms.{name}")
+    raise AttributeError(f"module 'manyarms' has no attribute {name!r}")
+
 
 __all__ = [
     "BBKB",
@@ -39,6 +50,8 @@ __all__ = [
     "SoRUCB",
     "Sum",
     "Tanimoto",
+    "agents",
     "errors",
     "maximize",
+    "problems",
 ]

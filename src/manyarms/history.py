@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -55,6 +57,9 @@ class History:
         """Count these pulls; nothing changes when one of them is invalid."""
         indices = arm_indices(arms, self.n_arms)
         values = finite_rewards(rewards, len(indices))
+        if len(indices) == 1:  # the usual step
+            self._add_one(int(indices[0]), float(values[0]))
+            return
         different, inverse = np.unique(indices, return_inverse=True)
         fresh = [arm for arm in dict.fromkeys(indices.tolist()) if arm not in self._place]
         new_place = {arm: len(self) + i for i, arm in enumerate(fresh)}
@@ -70,6 +75,19 @@ class History:
         self._totals[:, places] = totals
         self._arms += fresh
         self._place.update(new_place)
+
+    def _add_one(self, arm: int, value: float) -> None:
+        place = self._place.get(arm, len(self))
+        if not math.isfinite(value * value):
+            raise InvalidRewardError(f"reward {value} is too large: its square overflows")
+        self._reserve(place + 1)
+        total = self._totals[:, place] + (1.0, value, value * value)
+        if not math.isfinite(total[2]):
+            raise InvalidRewardError(f"reward {value} is too large: the sum of squares overflows")
+        self._totals[:, place] = total
+        if place == len(self):
+            self._arms.append(arm)
+            self._place[arm] = place
 
     def restore(self, arms: Ints, counts: Floats, sums: Floats, squares: Floats) -> None:
         """Replace everything by statistics read from another history."""

@@ -48,6 +48,15 @@ class Learner:
         guess = 1.0 if isinstance(policy.norm_bound, str) else float(policy.norm_bound)
         self.memory = Memory(norm_bound=guess)
 
+    @property
+    def policy(self) -> Policy:
+        """The algorithm and its settings."""
+        return self._policy
+
+    @policy.setter
+    def policy(self, policy: Policy) -> None:
+        self._policy, self._rule, self._width = policy, policy.inducing_rule(), policy.width_function()
+
     def width(self, state: PosteriorState | None = None, memory: Memory | None = None) -> float:
         """β at the last feedback, or after a lesson."""
         state, memory = state or self.posterior.state, memory or self.memory
@@ -55,11 +64,11 @@ class Learner:
             state.pulls,
             state.effective_dimension,
             state.log_det,
-            float(state.prior.max()),
+            state.prior_max,
             memory.triple_log_sum,
             memory.log_sum,
         )
-        return self.policy.width_function()(seen, self.policy.assumptions(memory.norm_bound))
+        return self._width(seen, self.policy.assumptions(memory.norm_bound))
 
     def lesson(self, arms: Ints, rewards: Floats) -> Lesson:
         """Renew the sketch and condition on these pulls (BBKB l. 11–18), without going there yet."""
@@ -67,7 +76,9 @@ class Learner:
         leverage = state.leverage[arms]
         try:
             draw = self._draw(arms)
-            fresh = draw.arms[~np.isin(draw.arms, state.inducing)]
+            present = np.zeros(self.posterior.pool.n_arms, dtype=bool)
+            present[state.inducing] = True
+            fresh = draw.arms[~present[draw.arms]]
             compact = self._should_compact(len(draw.arms), len(fresh))
             after = Memory(
                 self._doubled_norm_bound(arms, rewards),
@@ -104,22 +115,20 @@ class Learner:
 
     def _draw(self, new: Ints) -> Draw:
         """A fresh inducing set from all arms pulled, the new ones included."""
-        state = self.posterior.state
-        counts = dict(zip(state.arms.tolist(), state.counts.tolist(), strict=True))
-        inclusion = dict.fromkeys(counts, 0.0)
-        inclusion |= dict(zip(self.memory.drawn, self.memory.probabilities, strict=True))
-        for arm in new.tolist():
-            counts[arm] = counts.get(arm, 0.0) + 1.0
-            if inclusion.get(arm, 0.0) == 0.0:
-                inclusion[arm] = -1.0
-        arms = np.array(list(counts), dtype=np.int64)
-        return self._toss(arms, np.array(list(counts.values())), np.array([inclusion[arm] for arm in counts]))
+        arms, counts = self.posterior.counted(new)
+        inclusion = np.zeros(self.posterior.pool.n_arms)
+        inclusion[list(self.memory.drawn)] = self.memory.probabilities
+        inclusion[new[inclusion[new] == 0.0]] = -1.0
+        return self._toss(arms, counts, inclusion[arms])
 
     def _toss(self, arms: Ints, counts: Floats, inclusion: Floats) -> Draw:
-        points, kernel = self.posterior.pool.take(arms), self.policy.kernel
+        def covariance() -> Floats:
+            points = self.posterior.pool.take(arms)
+            return self.policy.kernel.matrix(points, points)
+
         leverage = self.posterior.leverage[arms]  # from before the update
-        candidates = Candidates(arms, counts, leverage, inclusion, lambda: kernel.matrix(points, points))
-        draw = self.policy.inducing_rule().draw(candidates, self._streams("inducing"))
+        candidates = Candidates(arms, counts, leverage, inclusion, covariance)
+        draw = self._rule.draw(candidates, self._streams("inducing"))
         if len(draw.arms):
             return draw
         if not self.posterior.state.width:

@@ -66,9 +66,14 @@ class PosteriorState:
         """σ̃² of every arm on the ridge-leverage scale, between 0 and k/λ."""
         values = self.pool_values
         # V ≤ (λ + tκ²)I, so zᵀV⁻¹z cannot be smaller than this; rounding can make it so.
-        floor = (self.prior - values.residual) / (self.ridge + self.counts.sum() * self.prior.max())
+        floor = (self.prior - values.residual) / (self.ridge + self.pulls * self.prior_max)
         quadratic: Floats = np.maximum(values.quadratic, floor)
         return quadratic + values.residual / self.ridge if self.keeps_residual else quadratic
+
+    @cached_property
+    def prior_max(self) -> float:
+        """κ², the largest prior variance."""
+        return float(self.prior.max())
 
     @property
     def variance(self) -> Floats:
@@ -80,12 +85,12 @@ class PosteriorState:
         """m, the size of the sketch."""
         return len(self.weights.vector)
 
-    @property
+    @cached_property
     def pulls(self) -> int:
         """t, how many rewards have been conditioned on."""
         return int(self.counts.sum())
 
-    @property
+    @cached_property
     def effective_dimension(self) -> float:
         """Σ_i n_i σ̃²(x_i), which is d_eff = Tr K(K+λI)⁻¹ when the posterior is exact."""
         return float(self.counts @ self.leverage[self.arms])
@@ -335,6 +340,11 @@ class Posterior:
         slots[known] = np.where(pulled[slots[known]] == arms[known], slots[known], -1)
         return slots
 
+    def counted(self, arms: Ints) -> tuple[Ints, Floats]:
+        """All arms pulled, these included, and their pulls."""
+        merged = self._merged(*grouped(arms, np.zeros(len(arms))))[0]
+        return merged.arms, merged.counts
+
     def _merged(self, pulled: Ints, counts: Floats, sums: Floats) -> tuple[PosteriorState, Ints]:
         """The state with these pulls counted but not conditioned on, and each pulled arm's place in it."""
         state, slots = self.state, self._places(pulled)
@@ -391,8 +401,12 @@ class Posterior:
         wanted = wanted[self._outside_span(wanted)]
         if not len(wanted):
             return None
-        points, rows = self.pool.take(wanted), self.state.columns.rows(wanted, state.width)
-        gram = self._covariances(points, points) - rows @ rows.T
+        rows = state.columns.rows(wanted, state.width)
+        if len(wanted) == 1:  # the usual step
+            gram = (state.prior[wanted] - np.einsum("ij,ij->i", rows, rows)).reshape(1, 1)
+        else:
+            points = self.pool.take(wanted)
+            gram = self._covariances(points, points) - rows @ rows.T
         chosen, factor = independent_subset(gram, state.prior[wanted], tolerance)
         return (wanted[chosen], rows[chosen], factor) if len(chosen) else None
 

@@ -110,16 +110,16 @@ class PoolValues:
         difference = projections - columns if len(projections) else -columns
         return PoolValues(
             np.maximum(self.residual - _column_squares(columns), 0.0),
-            self.quadratic + _column_squares(border.inverse_schur @ difference),
-            self.mean - border.weights @ difference,
+            self.quadratic + _column_squares(_times(border.inverse_schur, difference)),
+            self.mean - _times(border.weights[None, :], difference)[0],
         )
 
     def pulled(self, pulls: Pulls, projections: Floats) -> PoolValues:
         """`projections` is Gᵀz, u × arms."""
         return PoolValues(
             self.residual,
-            self.quadratic - _column_squares(pulls.inverse_factor @ projections),
-            self.mean + pulls.gain @ projections,
+            self.quadratic - _column_squares(_times(pulls.inverse_factor, projections)),
+            self.mean + _times(pulls.gain[None, :], projections)[0],
         )
 
 
@@ -129,4 +129,9 @@ def new_columns(border: Border, covariances: Floats, products: Floats) -> Floats
 
 
 def _column_squares(values: Floats) -> Any:
-    return np.einsum("ij,ij->j", values, values)
+    return values[0] * values[0] if len(values) == 1 else np.einsum("ij,ij->j", values, values)
+
+
+def _times(matrix: Floats, rows: Floats) -> Floats:
+    """matrix @ rows, without the cost of a matrix product in the usual step of one row."""
+    return np.asarray(matrix[0, 0] * rows if len(rows) == 1 == len(matrix) else matrix @ rows)

@@ -195,6 +195,12 @@ def test_impossible_arm_sets_are_refused(arms: Any) -> None:
         _ = member.pending
 
 
+def test_impossible_contexts_are_refused() -> None:
+    for arms, n_features in ((arm_sets, 0), (np.zeros((3, 2)), 2)):
+        with pytest.raises(errors.InvalidParameterError):
+            agents.Contexts(arms, n_features)  # type: ignore[arg-type]
+
+
 def test_a_pool_with_equal_rows() -> None:
     pool = ma.Pool(np.repeat(np.random.default_rng(0).random((10, 2)), 2, axis=0))
     for kind in (agents.DisKernelUCB, agents.ApproxDisKernelUCB):

@@ -18,7 +18,7 @@ from manyarms.agents.messages import Confirm, Ready
 from manyarms.errors import InvalidParameterError
 from manyarms.problems import Noisy
 from tests.agents.oracle import CentralDuets, exact_posterior, information, sparse_posterior
-from tests.agents.support import KERNEL, NOISE, Expansion, Witness, by_epoch, rewards, small_pool
+from tests.agents.support import KERNEL, NOISE, PROBLEM, Expansion, Witness, by_epoch, rewards, small_pool
 
 SEEDS = range(50)
 ALPHA = 1e-3
@@ -93,9 +93,10 @@ def test_sigma_max_is_the_exact_posterior_of_this_epochs_draws_alone(seed: int) 
 
 
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("oversampling", [10.0, 0.2])
-def test_one_agent_is_the_centralised_form(seed: int, oversampling: float) -> None:
-    pool = small_pool(200)
+@pytest.mark.parametrize(("n_arms", "oversampling"), [(200, 10.0), (200, 0.2), (20, 0.5)])
+def test_one_agent_is_the_centralised_form(seed: int, n_arms: int, oversampling: float) -> None:
+    """With 20 arms most are drawn several times, and enter S with 1 − (1 − p)ⁿ."""
+    pool = small_pool(n_arms)
     settings = duets(n_agents=1, horizon=80, oversampling=oversampling)
     result = agents.run(settings, pool, rewards(seed), seed=seed)
     noisy = rewards(seed)
@@ -202,6 +203,27 @@ def test_four_agents_learn_as_much_as_one_with_four_times_the_steps() -> None:
     assert test.pvalue > ALPHA, f"p = {test.pvalue:.2e}, mean information {means}"
 
 
+def test_four_agents_with_a_quarter_of_the_steps_behave_like_one() -> None:
+    """N = 4, T = 60, T_1 = 2 against N = 1, T = 240, T_1 = 8: as many draws in every epoch, up to rounding.
+
+    Kolmogorov-Smirnov tests on σ_max of epochs 2 and 3 and on the regret, 60 fresh seeds each, α = 1e-3.
+    """
+    pool = small_pool(200)
+    best, found = PROBLEM(pool.features).max(), {}
+    for n_agents, horizon, first in ((4, 60, 2), (1, 240, 8)):
+        settings = duets(n_agents=n_agents, horizon=horizon, first_epoch=first)
+        runs = [
+            agents.run(settings, pool, rewards(seed), seed=seed)
+            for seed in range(1000 * n_agents, 1000 * n_agents + 60)
+        ]
+        regret = [sum(float((best - PROBLEM(f)).sum()) for f in run.features) for run in runs]
+        deviations = [[run.server.records[j].sigma_max for run in runs] for j in (1, 2)]
+        found[n_agents] = (*deviations, regret)
+    for name, one, four in zip(("σ_max 2", "σ_max 3", "regret"), found[1], found[4], strict=True):
+        p = stats.ks_2samp(one, four).pvalue
+        assert p > ALPHA / 3, f"{name}: p = {p:.2e}, means {np.mean(one):.4f} and {np.mean(four):.4f}"
+
+
 def test_last_epoch_sends_no_real_number() -> None:
     settings, witness = duets(), Witness()
     agents.run(settings, small_pool(), rewards(0), seed=0, link=witness)
@@ -249,6 +271,7 @@ def test_a_pool_of_strings() -> None:
         ("delta", 0.0),
         ("send", "arms"),
         ("precision", "float16"),
+        ("n_points", -3.0),
     ],
 )
 def test_impossible_settings_are_refused(name: str, value: Any) -> None:

@@ -116,6 +116,12 @@ def test_wrong_rewards_are_refused(wrong: Any) -> None:
         agents.run(ALGORITHMS["duets"](), POOL, lambda pulls: wrong, seed=0)
 
 
+def test_an_impossible_seed_is_refused() -> None:
+    for seed in (-1, 0.5, "x"):
+        with pytest.raises(errors.InvalidParameterError, match="seed"):
+            agents.run(ALGORITHMS["duets"](), POOL, rewards(0), seed=seed)  # type: ignore[arg-type]
+
+
 def test_an_unknown_executor_is_refused() -> None:
     with pytest.raises(errors.InvalidParameterError, match="cloud"):
         agents.run(ALGORITHMS["duets"](), POOL, rewards(0), executor="cloud")  # type: ignore[arg-type]

@@ -67,6 +67,8 @@ class DUETS:
         count("n_agents", self.n_agents)
         count("retries", self.retries, minimum=0)
         epoch_lengths(self.horizon, self.first_epoch)
+        if self.n_points is not None:
+            positive("n_points", self.n_points)
         if self.oversampling != "theory":
             positive("oversampling", self.oversampling)
         if self.send not in ("indices", "features"):

@@ -22,7 +22,7 @@ from manyarms.agents.messages import Message
 from manyarms.agents.server import Outgoing, Server
 from manyarms.agents.wire import decode, encode
 from manyarms.errors import MessageError, StalledRunError
-from manyarms.validation import Floats
+from manyarms.validation import Floats, count
 
 Executor = Literal["sequential", "threads", "processes"]
 Link = Callable[[str, int, bytes], list[bytes]]
@@ -155,6 +155,7 @@ def run(
     before_sending: BeforeSending | None = None,
 ) -> RunResult:
     """Run `algorithm` to its horizon; `evaluate(pulls)` returns one reward per pull of one agent."""
+    seed = count("seed", seed, minimum=0)
     agents = [algorithm.agent(n, domain, Coin.of_agent(seed, n)) for n in range(algorithm.n_agents)]
     with make_host(executor, agents, evaluate) as host:
         under_way = Run(

@@ -42,6 +42,11 @@ class Contexts:
     arms: Callable[[int, int], ArrayLike]
     n_features: int
 
+    def __post_init__(self) -> None:
+        count("n_features", self.n_features)
+        if not callable(self.arms):
+            raise InvalidParameterError("arms", self.arms, "a function of agent and step")
+
     def at(self, agent: int, step: int) -> Floats:
         """The arms of one agent at one step, checked."""
         rows = np.asarray(self.arms(agent, step), dtype=np.float64)

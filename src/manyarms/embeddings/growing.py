@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from manyarms.validation import Floats
 
 _GROWTH = 1.25  # capacity is raised by this factor: few copies, and rows stay dense enough for the cache
-_CACHE_BYTES = 1 << 19  # rows worked on together in a pass; they stay in the second-level cache
+_CACHE_BYTES = 1 << 20  # rows worked on together in a pass; they stay in the second-level cache
 _FEW_FORMS = 6  # up to here repeated matrix–vector products on a cached block beat a matrix product
 
 
