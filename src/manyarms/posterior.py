@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from manyarms.embeddings import Embedding, GrowingMatrix, Nystrom
+from manyarms.embeddings import Columns, Embedding, GrowingMatrix, Nystrom
 from manyarms.embeddings.nystrom import (
     MOST_GROWTH,
     SPAN_TOLERANCE,
@@ -52,7 +52,7 @@ class PosteriorState:
     pool_values: PoolValues
     prior: Floats
     ridge: float
-    columns: GrowingMatrix  # z of every arm, A × m
+    columns: Columns  # z of every arm, A × m
     pulled_rows: GrowingMatrix  # z of `arms` in double precision, P × m
     keeps_residual: bool = True
 
@@ -255,11 +255,12 @@ class Posterior:
         precision = InversePrecision.of(V)
         vector = precision.apply((pulled_rows.T @ state.sums)[:, None])[:, 0]
         log_det = float(-2.0 * np.log(np.diag(inverse_factor)).sum() - m * np.log(self.ridge))
-        columns = GrowingMatrix(self.pool.n_arms, m + 8, dtype=self.storage)
+        columns = Columns(self.pool.n_arms, self.storage)
+        columns.reserve(m)
         values = _empty_values(self.pool.n_arms)
         for where, block in self.pool.blocks(bytes_per_arm=8 * (3 * m + 8)):
             Z = embedding.matrix(block)
-            columns.write(where, slice(0, m), Z)
+            columns.write(where, 0, Z)
             values.residual[where] = np.maximum(state.prior[where] - np.einsum("ij,ij->i", Z, Z), 0.0)
             whitened = inverse_factor @ Z.T
             values.quadratic[where] = np.einsum("ij,ij->j", whitened, whitened)
@@ -274,8 +275,9 @@ class Posterior:
         state, before, m = self.state, self.pool.n_arms, self.state.width
         if pool.n_arms < before:
             raise InvalidParameterError("pool", pool, f"a pool that begins with the present {before} arms")
-        columns = GrowingMatrix(pool.n_arms, m + 8, dtype=self.storage)
-        columns.write(slice(0, before), slice(0, m), state.columns.corner(before, m))
+        columns = Columns(pool.n_arms, self.storage, state.columns.widths)
+        for first, part in zip(_starts(columns.widths), state.columns.parts(m), strict=False):
+            columns.write(slice(0, before), first, part)
         prior, values = np.empty(pool.n_arms), _empty_values(pool.n_arms)
         prior[:before] = state.prior
         for name in _POOL_ARRAYS:
@@ -283,7 +285,7 @@ class Posterior:
         embedding = self.embedding()
         for where, block in pool.blocks(bytes_per_arm=8 * (5 * m + 8), first=before):
             prior[where], Z = self._prior(block), embedding.matrix(block)
-            columns.write(where, slice(0, m), Z)
+            columns.write(where, 0, Z)
             now = self._values_at(Z, prior[where])
             for name in _POOL_ARRAYS:
                 getattr(values, name)[where] = getattr(now, name)
@@ -301,14 +303,18 @@ class Posterior:
             **{name: getattr(precision, name) for name in _PRECISION_ARRAYS},
             "vector": state.weights.vector,
             "log_det": np.array(state.weights.log_det),
-            "columns": state.columns.corner(self.pool.n_arms, state.width),
+            "panels": np.array(state.columns.widths, dtype=np.int64),
+            **{f"columns_{i}": part for i, part in enumerate(state.columns.parts(state.width))},
             "pulled_rows": state.pulled_rows.corner(len(state.arms), state.width),
         }
 
     def restore(self, arrays: Mapping[str, Any]) -> None:
         """Go to a state taken with `snapshot` from a posterior on the same pool, kernel and ridge."""
         precision = InversePrecision(*(arrays[name] for name in _PRECISION_ARRAYS))
-        columns = GrowingMatrix.holding(arrays["columns"].astype(self.storage, copy=False))
+        columns = Columns(self.pool.n_arms, self.storage, tuple(arrays["panels"].tolist()))
+        for i, first in enumerate(_starts(columns.widths)):
+            if f"columns_{i}" in arrays:
+                columns.write(slice(None), first, arrays[f"columns_{i}"])
         rows = GrowingMatrix.holding(arrays["pulled_rows"])
         self._slots[:] = -1
         self.state = replace(self.state, arms=np.empty(0, dtype=np.int64))
@@ -433,7 +439,7 @@ class Posterior:
         """The one pass: all linear forms of z at every arm, new columns, and the updated values per arm."""
         m, a, u = self.state.width, len(accepted), 0 if pulls is None else len(pulls.gain)
         if border is not None:
-            self.state.columns.reserve(self.pool.n_arms, m + a)
+            self.state.columns.reserve(m + a)
             points = self.pool.take(accepted)
         values = _empty_values(self.pool.n_arms)
         for where, block in self.pool.blocks(bytes_per_arm=8 * (3 * forms.shape[1] + 4 * a + 8)):
@@ -444,7 +450,7 @@ class Posterior:
                 added = added.astype(self.storage).astype(np.float64)
                 inside = (seen >= where.start) & (seen < where.stop)
                 added[:, seen[inside] - where.start] = at_seen[:, inside]
-                self.state.columns.write(where, slice(m, m + a), added.T)
+                self.state.columns.write(where, m, added.T)
                 now = now.bordered(border, products[a:-u] if u else products[a:], added)
             if pulls is not None:
                 projections = products[-u:]
@@ -482,7 +488,7 @@ class Posterior:
         none, nothing = np.empty(0, dtype=np.int64), np.empty(0)
         weights = Weights(InversePrecision.of(np.empty((0, 0))), nothing, 0.0)
         values = PoolValues(prior.copy(), np.zeros_like(prior), np.zeros_like(prior))
-        columns = GrowingMatrix(len(prior), dtype=self.storage)
+        columns = Columns(len(prior), self.storage)
         return PosteriorState(
             none,
             none,
@@ -496,6 +502,11 @@ class Posterior:
             GrowingMatrix(0),
             residual,
         )
+
+
+def _starts(widths: tuple[int, ...]) -> list[int]:
+    """The first column of each panel."""
+    return [sum(widths[:i]) for i in range(len(widths))]
 
 
 def _empty_values(n_arms: int) -> PoolValues:

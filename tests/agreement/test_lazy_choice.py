@@ -46,7 +46,7 @@ def test_every_pick_of_a_batch_is_the_argmax_of_a_dense_recomputation():
     while checked < 60:
         batch = opt.ask()
         state, width = opt.posterior.state, opt.trace[-1].width
-        Z = state.columns.corner(80, state.width)
+        Z = opt.posterior.rows(range(80))
         rows, counts = Z[state.arms], state.counts.copy()
         V = (rows.T * counts) @ rows + 0.2 * np.eye(state.width)
         for arm in batch.arms:

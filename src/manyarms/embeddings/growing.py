@@ -1,4 +1,4 @@
-"""A matrix that grows to the right and downwards, and the one fast pass over it."""
+"""A matrix that grows to the right and downwards."""
 
 from __future__ import annotations
 
@@ -7,11 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from manyarms.validation import Floats
-
 _GROWTH = 1.25  # capacity is raised by this factor: few copies, and rows stay dense enough for the cache
-_CACHE_BYTES = 1 << 20  # rows worked on together in a pass; they stay in the second-level cache
-_FEW_FORMS = 6  # up to here repeated matrix–vector products on a cached block beat a matrix product
 
 
 class GrowingMatrix:
@@ -61,29 +57,3 @@ class GrowingMatrix:
     def corner(self, rows: int, columns: int) -> NDArray[Any]:
         """The first rows and columns, as a view."""
         return self._data[:rows, :columns]
-
-    def rows(self, which: ArrayLike, columns: int) -> Floats:
-        """Some rows of the first columns, in double precision, as a new array."""
-        return np.asarray(self._data[:, :columns][np.asarray(which)], dtype=np.float64)
-
-    def product(self, forms: Floats, row: slice) -> Floats:
-        """Σ_j data[i, j] · forms[j, r] for the rows in `row`: an array of r × rows, in one pass over memory.
-
-        A matrix product with very few columns spends its time packing. Here each block of rows is
-        brought into cache once and multiplied by one vector after the other.
-        """
-        columns, n_forms = forms.shape
-        data = self._data[row, :columns]
-        result = np.empty((n_forms, len(data)), dtype=self.dtype)
-        vectors = np.ascontiguousarray(forms.T, dtype=self.dtype)
-        if columns == 0:
-            result[:] = 0.0
-        elif n_forms > _FEW_FORMS:
-            np.matmul(vectors, data.T, out=result)
-        else:
-            step = max(16, _CACHE_BYTES // (columns * self.dtype.itemsize))
-            for start in range(0, len(data), step):
-                block = data[start : start + step]
-                for r in range(n_forms):
-                    np.matmul(block, vectors[r], out=result[r, start : start + step])  # np.dot would copy
-        return result.astype(np.float64, copy=False)
