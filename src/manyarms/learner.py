@@ -16,6 +16,7 @@ from manyarms.validation import Floats, Ints
 from manyarms.widths import Evidence, surprise
 
 _MAX_DOUBLINGS = 60
+_BULK = 256  # new arms at once
 _REBUILD_PAYS = 4  # a rebuild on m arms is made at most every m/4 renewals
 
 
@@ -79,7 +80,7 @@ class Learner:
             present = np.zeros(self.posterior.pool.n_arms, dtype=bool)
             present[state.inducing] = True
             fresh = draw.arms[~present[draw.arms]]
-            compact = self._should_compact(len(draw.arms), len(fresh))
+            compact = self._should_compact(len(draw.arms), len(fresh), len(np.unique(arms)))
             after = Memory(
                 self._doubled_norm_bound(arms, rewards),
                 memory.triple_log_sum + float(np.log1p(3 * leverage).sum()),
@@ -136,13 +137,16 @@ class Learner:
         # An empty draw keeps the old dictionary.
         return Draw(np.array(self.memory.drawn, dtype=np.int64), np.array(self.memory.probabilities))
 
-    def _should_compact(self, drawn: int, fresh: int) -> bool:
+    def _should_compact(self, drawn: int, fresh: int, pulled: int) -> bool:
         """Whether the sketch has outgrown a fresh draw, and is due for being built from nothing.
 
         Rebuilding on m arms costs O(A·m²), an append O(A·m): after a share of m renewals it has paid off.
         A sketch that stays larger for a while only costs time, never accuracy (spec §1). A compaction
-        factor of 1 asks for fresh draws only, whatever they cost.
+        factor of 1 asks for fresh draws only, whatever they cost. When very many results arrive at once
+        (a table of old measurements), building from nothing is the cheaper way anyway.
         """
+        if fresh + pulled > max(_BULK, self.posterior.state.width):
+            return True
         limit = self.policy.sketch_limit
         outgrown = self.posterior.state.width + fresh > limit * drawn
         return outgrown and (limit == 1.0 or self.memory.renewals >= drawn / _REBUILD_PAYS)

@@ -1,7 +1,7 @@
 """Where K_S is singular to machine precision the posterior is still the exact one.
 
 The variance is within 1e-6 of the prior variance. The mean answers to a change of K by a share ε of k with
-a change of up to ε·k/λ times the rewards, so that is its scale here: within 1e-7·(1 + k/λ)·max|reward|.
+a change of up to ε·k/λ times the rewards, so that is its scale here: within 3e-7·(1 + k/λ)·max|reward|.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def assert_close(posterior: Any, expected: Dense, largest_reward: float) -> None
     variance = np.abs(posterior.variance - posterior.ridge * expected.leverage) / prior
     mean = np.abs(posterior.mean - expected.mean) / (largest_reward * (1 + prior / posterior.ridge))
     assert variance.max() < TOLERANCE, f"variance off by {variance.max():.2e} of the prior"
-    assert mean.max() < TOLERANCE / 10, f"mean off by {mean.max():.2e} of its scale"
+    assert mean.max() < 0.3 * TOLERANCE, f"mean off by {mean.max():.2e} of its scale"
 
 
 def one_by_one(posterior: ma.Posterior, arms: np.ndarray, rewards: np.ndarray) -> None:
