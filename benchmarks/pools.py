@@ -57,8 +57,8 @@ def housing() -> tuple[np.ndarray, np.ndarray]:
 
 
 def generated(n_arms: int) -> tuple[np.ndarray, np.ndarray]:
-    """n × 8 uniform features and a smooth target in [0, 1], for sizes no real pool has."""
+    """n × 8 uniform features, standardised, and a smooth target in [0, 1], for sizes no real pool has."""
     rng = np.random.default_rng(0)
-    features = rng.random((n_arms, 8)).astype(np.float32)
-    target = np.sin(3 * features[:, 0]) + features[:, 1] * features[:, 2] - (features[:, 3] - 0.5) ** 2
+    features = (np.sqrt(12) * (rng.random((n_arms, 8)) - 0.5)).astype(np.float32)
+    target = np.sin(features[:, 0]) + np.tanh(features[:, 1] * features[:, 2]) - 0.1 * features[:, 3] ** 2
     return features, (target - target.min()) / (target.max() - target.min())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import resource
@@ -58,10 +59,15 @@ def peak_bytes() -> int:
 
 def peak_of(module: str, function: str, *arguments: Any) -> int:
     """Peak resident bytes of a fresh process that runs `module.function(*arguments)`."""
+    return peak_and_result(module, function, *arguments)[0]
+
+
+def peak_and_result(module: str, function: str, *arguments: Any) -> tuple[int, Any]:
+    """The same, and what the function returned (as JSON carries it)."""
     code = (
-        f"import {module}, benchmarks.timing as timing\n"
-        f"{module}.{function}(*{arguments!r})\n"
-        "print(timing.peak_bytes())"
+        f"import json, {module}, benchmarks.timing as timing\n"
+        f"result = {module}.{function}(*{arguments!r})\n"
+        "print(json.dumps([timing.peak_bytes(), result]))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -73,7 +79,8 @@ def peak_of(module: str, function: str, *arguments: Any) -> int:
     )
     if done.returncode:
         raise RuntimeError(f"{module}.{function} failed:\n{done.stderr}")
-    return int(done.stdout.split()[-1])
+    peak, result = json.loads(done.stdout.splitlines()[-1])
+    return peak, result
 
 
 def provenance() -> dict[str, Any]:

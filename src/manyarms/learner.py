@@ -47,7 +47,7 @@ class Learner:
     def __init__(self, policy: Policy, posterior: Posterior, streams: Streams) -> None:
         self.policy, self.posterior, self._streams = policy, posterior, streams
         guess = 1.0 if isinstance(policy.norm_bound, str) else float(policy.norm_bound)
-        self.memory = Memory(norm_bound=guess)
+        self.memory, self._given = Memory(norm_bound=guess), policy.assumptions(guess)
 
     @property
     def policy(self) -> Policy:
@@ -69,7 +69,9 @@ class Learner:
             memory.triple_log_sum,
             memory.log_sum,
         )
-        return self._width(seen, self.policy.assumptions(memory.norm_bound))
+        if self._given.norm_bound != memory.norm_bound:
+            self._given = self.policy.assumptions(memory.norm_bound)
+        return self._width(seen, self._given)
 
     def lesson(self, arms: Ints, rewards: Floats) -> Lesson:
         """Renew the sketch and condition on these pulls (BBKB l. 11–18), without going there yet."""
@@ -80,7 +82,8 @@ class Learner:
             present = np.zeros(self.posterior.pool.n_arms, dtype=bool)
             present[state.inducing] = True
             fresh = draw.arms[~present[draw.arms]]
-            compact = self._should_compact(len(draw.arms), len(fresh), len(np.unique(arms)))
+            different = len(arms) if len(arms) <= _BULK else len(np.unique(arms))
+            compact = self._should_compact(len(draw.arms), len(fresh), different)
             after = Memory(
                 self._doubled_norm_bound(arms, rewards),
                 memory.triple_log_sum + float(np.log1p(3 * leverage).sum()),
