@@ -10,7 +10,8 @@ import numpy as np
 from manyarms.errors import InvalidParameterError
 from manyarms.inducing import Candidates, Draw
 from manyarms.policies import Policy, Sparse
-from manyarms.posterior import Posterior, PosteriorState
+from manyarms.posterior import Posterior
+from manyarms.state import PosteriorState
 from manyarms.streams import Streams
 from manyarms.validation import Floats, Ints
 from manyarms.widths import Evidence, surprise

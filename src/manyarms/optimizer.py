@@ -30,7 +30,8 @@ from manyarms.learner import Learner, Lesson
 from manyarms.ledger import Ledger, as_tickets
 from manyarms.policies import Policy
 from manyarms.pool import Pool
-from manyarms.posterior import Posterior, PosteriorState
+from manyarms.posterior import Posterior
+from manyarms.state import PosteriorState
 from manyarms.streams import Streams
 from manyarms.trace import Batch, BatchRecord, Trace
 from manyarms.validation import Floats, Ints, arm_indices, count, finite_rewards

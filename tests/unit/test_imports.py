@@ -22,7 +22,7 @@ LAYERS = [
     ["linalg", "features", "frames", "tables", "kernels", "streams", "interrupts"],
     ["pool", "history", "kdpp"],
     ["embeddings"],
-    ["precision", "update", "posterior"],
+    ["precision", "update", "state", "posterior"],
     ["inducing", "hallucination", "widths"],
     ["endings", "contest", "choosers"],
     ["policies"],
