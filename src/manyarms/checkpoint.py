@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -40,15 +39,17 @@ def save(run: Optimizer, path: Path) -> None:
         arrays["pool_features"] = run.pool.features
     manifest = json.dumps(_manifest(run), default=lambda number: number.item()).encode()
     arrays["manifest"] = np.frombuffer(manifest, dtype=np.uint8)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with os.fdopen(handle, "wb") as stream:
+        with open(partial, "xb") as stream:
             np.savez(stream, allow_pickle=False, **arrays)
             stream.flush()
             os.fsync(stream.fileno())
-        os.replace(name, path)
+        os.replace(partial, path)
+    except FileExistsError:
+        raise
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
         raise
 
 
@@ -131,7 +132,10 @@ def _restored(
     path: Path, manifest: dict[str, Any], arrays: Arrays, pool: Pool | None, policy: policies.Policy | None
 ) -> Optimizer:
     pool = _restored_pool(path, manifest["pool"], arrays, pool)
-    policy = policy if policy is not None else _restored_policy(path, manifest["policy"])
+    if policy is None:
+        policy = _restored_policy(path, manifest["policy"])
+    else:
+        policy = _matching_policy(path, manifest["policy"], policy)
     run = Optimizer(pool, policy, **manifest["settings"])
     run._learner.posterior.restore(_part(arrays, "posterior_"))
     memory = manifest["memory"] | {
@@ -176,6 +180,20 @@ def _restored_policy(path: Path, saved: dict[str, Any]) -> policies.Policy:
         policy: policies.Policy = kind(kernel=from_description(saved["kernel"]), **settings)
     except InvalidKernelError as problem:
         raise CheckpointError(f"{path}: {problem}; give the policy to load()") from None
+    return policy
+
+
+def _matching_policy(path: Path, saved: dict[str, Any], policy: policies.Policy) -> policies.Policy:
+    """The given policy, checked against the saved settings; a raised q̄ is taken from the file."""
+    if isinstance(policy, policies.Sparse) and "oversampling" in saved:
+        policy = dataclasses.replace(policy, oversampling=saved["oversampling"])
+    given = json.loads(json.dumps(_described_policy(policy)))
+    different = [name for name in {*given, *saved} if given.get(name) != saved.get(name)]
+    if different and not (different == ["kernel"] and saved["kernel"]["kernel"] == "custom"):
+        name = sorted(different)[0]
+        raise CheckpointError(
+            f"{path}: the run's policy had {name} = {saved.get(name)!r}, this has {given.get(name)!r}"
+        )
     return policy
 
 

@@ -53,12 +53,16 @@ class Chooser(Protocol):
         """Choose arms until the ending, the limit or the pool says stop; no arms when none is allowed."""
 
 
+LONGEST_BATCH = 10_000  # picks, when nothing else ends a batch: arms without variance never exhaust a ratio
+
+
 def _started_meter(round: Round) -> Meter:
-    """A meter that has already counted the pulls still out."""
+    """A meter that has already counted the pulls still out, one after the other."""
     meter = round.ending.meter(round.posterior, round.overlay)
-    leverage = round.posterior.leverage
+    leverage, replayed = round.posterior.leverage, Hallucination(round.posterior)
     for arm in round.overlay.pulls:
-        meter.add(Pick(arm, float(leverage[arm]), float(leverage[arm])))
+        meter.add(Pick(arm, float(leverage[arm]), float(replayed.leverage([arm])[0])))
+        replayed.pull(arm)
     return meter
 
 
@@ -66,7 +70,9 @@ def _reason_to_stop(round: Round, size: int, reason: str | None) -> str | None:
     """The batch's own limit beside the ending's verdict."""
     if round.limit is not None and size >= round.limit:
         return "size asked for" if round.exactly else reason or "limit"
-    return None if round.exactly else reason
+    if round.exactly:
+        return None
+    return reason or ("longest batch" if size >= LONGEST_BATCH else None)
 
 
 @dataclass(frozen=True)
@@ -112,7 +118,9 @@ class RepeatTop:
     growth: float  # C
 
     def fill(self, round: Round) -> Filled:
-        """One arm, many times."""
+        """One arm, many times; a batch of a given size is filled by upper bounds like any other."""
+        if round.exactly:
+            return UpperBounds().fill(round)
         meter = _started_meter(round)
         contest = Contest(
             round.posterior, round.overlay, _widened(round, meter), round.allowed, lazy=round.lazy
@@ -120,15 +128,14 @@ class RepeatTop:
         arm, current = contest.top()
         if arm < 0:
             return Filled([], "no arm left", meter.ratio)
-        size = max(1, int((self.growth**2 - 1) / max(current, 1e-300)))
-        reason = "repeats of one arm"
+        wanted = (self.growth**2 - 1) / max(current, 1e-300)
+        size, reason = max(1, int(min(wanted, LONGEST_BATCH))), "repeats of one arm"
         most = min(math.inf if round.limit is None else round.limit, round.allowed[arm])
-        if round.exactly and round.limit is not None:
-            size, reason = round.limit, "size asked for"
         if size > most:
             size, reason = int(most), "limit"
+        feedback = float(round.posterior.leverage[arm])
         for _ in range(size):
-            meter.add(Pick(arm, current, current))
+            meter.add(Pick(arm, feedback, current))
         return Filled([arm] * size, reason, meter.ratio)
 
 
@@ -145,19 +152,24 @@ class EpsilonGreedy:
         """Greedy and random picks."""
         rng, meter = round.stream("explore"), _started_meter(round)
         leverage = round.posterior.leverage
-        means = np.where(round.allowed > 0, round.posterior.mean, -np.inf)
+        allowed = round.allowed
+        means = np.where(allowed > 0, round.posterior.mean, -np.inf)
         arms: list[int] = []
-        while np.isfinite(means.max(initial=-np.inf)):
+        while True:
+            if round.exactly and means.max() == -np.inf:  # every arm is in the batch: go round once more
+                means = np.where(allowed > 0, round.posterior.mean, -np.inf)
+            if means.max() == -np.inf:
+                return Filled(arms, "no arm left", meter.ratio)
             left = np.flatnonzero(means > -np.inf)
             random = rng.random() < self.explore
             arm = int(rng.choice(left)) if random else int(np.argmax(means))
             means[arm] = -np.inf
+            allowed[arm] -= 1
             arms.append(arm)
             reason = meter.add(Pick(arm, float(leverage[arm]), float(leverage[arm])))
             stop = _reason_to_stop(round, len(arms), reason)
             if stop is not None:
                 return Filled(arms, stop, meter.ratio)
-        return Filled(arms, "no arm left", meter.ratio)
 
 
 @dataclass(frozen=True)
@@ -166,9 +178,13 @@ class UniformStart:
 
     def fill(self, round: Round) -> Filled:
         """As many different random arms as were asked for exactly, else one."""
-        left = np.flatnonzero(round.allowed > 0)
         size = round.limit if round.exactly and round.limit is not None else 1
-        picked = round.stream("start").permutation(left)[:size]
+        picked = np.empty(0, dtype=np.int64)
+        while len(picked) < size:  # more than one turn only when every arm is taken and repeats are allowed
+            left = np.flatnonzero(round.allowed > 0)
+            turn = round.stream("start").permutation(left)[: size - len(picked)]
+            round.allowed[turn] -= 1
+            picked = np.concatenate([picked, turn])
         meter = _started_meter(round)
         for arm in picked:
             level = float(round.posterior.leverage[arm])

@@ -162,6 +162,9 @@ class _LocalMeter(_VarianceSum):
 
     def _count_waiting(self) -> None:
         """All arms not met before in one pass over the pool; a repeated arm costs no pass."""
+        room = self._posterior.pool.max_memory // (8 * len(self._ratios))
+        if len(self._shrinkage) + len(self._waiting) > max(room, 1):
+            self._shrinkage.clear()
         fresh = [arm for arm in dict.fromkeys(self._waiting) if arm not in self._shrinkage]
         if fresh:
             solved = np.column_stack([self._overlay.at_feedback(arm) for arm in fresh])

@@ -101,6 +101,14 @@ class AllFailedError(ManyarmsError, RuntimeError):
         self.result = result
 
 
+class RunStoppedError(ManyarmsError, RuntimeError):
+    """Something around the trials broke (worker, executor, callback); `result` holds the run so far."""
+
+    def __init__(self, message: str, result: Any) -> None:
+        super().__init__(message)
+        self.result = result
+
+
 class CheckpointError(ManyarmsError, ValueError):
     """A saved run that cannot be loaded: damaged, of another version, or of another pool."""
 

@@ -105,17 +105,24 @@ class Learner:
         self.posterior.commit(lesson.state)
         self.memory = lesson.memory
 
-    def extend_horizon(self, oversampling: float) -> None:
-        """Raise q̄ and draw the sketch again on all arms so far (BKB, "Tuning q̄")."""
+    def with_oversampling(self, oversampling: float) -> Policy:
+        """The policy with another q̄; an error where there is none or the value is bad."""
         if not isinstance(self.policy, Sparse):
             raise InvalidParameterError("policy", type(self.policy).__name__, "one that samples its sketch")
-        self.policy = replace(self.policy, oversampling=oversampling)
+        return replace(self.policy, oversampling=oversampling)
+
+    def extend_horizon(self, policy: Policy) -> None:
+        """Go on with this policy and draw the sketch again on all arms so far (BKB, "Tuning q̄")."""
+        self.policy = policy
         state = self.posterior.state
         if len(state.arms):
             draw = self._toss(state.arms, state.counts, np.full(len(state.arms), -1.0))
             self.posterior.rebuild(draw.arms)
             self.memory = replace(
-                self.memory, drawn=tuple(draw.arms.tolist()), probabilities=tuple(draw.probabilities.tolist())
+                self.memory,
+                drawn=tuple(draw.arms.tolist()),
+                probabilities=tuple(draw.probabilities.tolist()),
+                renewals=0,
             )
 
     def _draw(self, new: Ints) -> Draw:
@@ -156,19 +163,25 @@ class Learner:
         return outgrown and (limit == 1.0 or self.memory.renewals >= drawn / _REBUILD_PAYS)
 
     def _doubled_norm_bound(self, arms: Ints, rewards: Floats) -> float:
-        """F after guess-and-double: twice as large for as long as a reward contradicts the interval."""
-        bound = self.memory.norm_bound
+        """F after guess-and-double: twice as large for as long as a reward contradicts the interval.
+
+        Where a larger F would not widen the interval (a width given as a number, an arm without
+        variance) it explains nothing, and F stays as it is.
+        """
         if self.policy.norm_bound != "double":
-            return bound
+            return self.memory.norm_bound
         state = self.posterior.state
-        errors, stds = np.abs(rewards - state.mean[arms]), np.sqrt(state.leverage[arms])
+        stds = np.sqrt(state.leverage[arms])
+        open_to_doubt = stds > 1e-6 * np.sqrt(state.prior_max / state.ridge)
+        errors = np.abs(rewards - state.mean[arms])[open_to_doubt]
+        bound = self.memory.norm_bound
         for _ in range(_MAX_DOUBLINGS):
-            given, width = (
-                self.policy.assumptions(bound),
-                self.width(memory=replace(self.memory, norm_bound=bound)),
-            )
-            limits = [surprise(state.pulls + 1, width, float(std), given) for std in stds]
+            given = self.policy.assumptions(bound)
+            width = self.width(memory=replace(self.memory, norm_bound=bound))
+            limits = [surprise(state.pulls + 1, width, float(std), given) for std in stds[open_to_doubt]]
             if (errors <= limits).all():
+                return bound
+            if self.width(memory=replace(self.memory, norm_bound=2 * bound)) <= width:
                 break
             bound *= 2
-        return bound
+        return self.memory.norm_bound

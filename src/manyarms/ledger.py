@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from manyarms.errors import AlreadyToldError, UnknownTicketError
 
 
@@ -68,9 +70,10 @@ class Ledger:
 def as_tickets(tickets: Any) -> list[int]:
     """One ticket, several, or a whole batch, as a list of ints."""
     named = getattr(tickets, "tickets", tickets)
+    if isinstance(named, np.ndarray):
+        named = named.tolist()
     listed = list(named) if isinstance(named, Iterable) and not isinstance(named, str) else [named]
-    try:
-        return [operator.index(ticket) for ticket in listed]
-    except TypeError:
-        wrong = next(ticket for ticket in listed if not hasattr(ticket, "__index__"))
-        raise UnknownTicketError(f"{wrong!r} is not a ticket; tickets are whole numbers") from None
+    for ticket in listed:
+        if isinstance(ticket, bool) or not hasattr(ticket, "__index__"):
+            raise UnknownTicketError(f"{ticket!r} is not a ticket; tickets are whole numbers")
+    return [operator.index(ticket) for ticket in listed]

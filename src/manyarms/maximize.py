@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from manyarms.errors import AllFailedError, InvalidParameterError, NothingToAskError
+from manyarms.errors import (
+    AllFailedError,
+    InvalidParameterError,
+    ManyarmsError,
+    NothingToAskError,
+    RunStoppedError,
+)
 from manyarms.interrupts import deferred_interrupts
 from manyarms.optimizer import Best, Optimizer
 from manyarms.policies import Policy
 from manyarms.pool import Pool
 from manyarms.validation import Floats, Ints, count
 
+_LARGEST_REWARD = 1e150  # its square, and the sum of many, can still be computed
 _HOPELESS = 20  # a wholly failed batch ends the run only after this many failures in a row
 
 
@@ -69,11 +76,16 @@ def maximize(
     Batches go through `executor` (any `concurrent.futures.Executor`; None evaluates one after the other).
     An exception in f, or a value that is not a finite number, is a failed pull and the run goes on,
     unless a whole batch and the last 20 pulls all failed (`AllFailedError`, with the result so far).
-    Ctrl-C returns the result so far, to be resumed. `progress` is True for a line on standard error, or
-    a function of (done, budget, optimizer). Other settings go to `Optimizer`.
+    When a worker, the executor or the progress function breaks, `RunStoppedError` holds the result so far.
+    Ctrl-C returns the result so far; either can be resumed. `progress` is True for a line on standard
+    error, or a function of (done, budget, optimizer). Other settings go to `Optimizer`.
     """
     budget = count("budget", budget)
+    if executor is not None and not hasattr(executor, "submit"):
+        raise InvalidParameterError("executor", executor, "a concurrent.futures.Executor or None")
     if resume is not None:
+        if policy is not None or settings or pool is not resume.optimizer.pool:
+            raise InvalidParameterError("resume", "…", "given with the same pool and no other settings")
         run, failures = resume.optimizer, dict(resume.failures)
         run.budget = budget
     elif policy is None:
@@ -86,9 +98,22 @@ def maximize(
     except KeyboardInterrupt:
         return _result(run, failures, interrupted=True)
     except NothingToAskError:
-        if not run.trace:
+        if not len(run.history):
+            if failures:
+                raise AllFailedError(
+                    f"every trial failed: {_last(failures)}", _result(run, failures)
+                ) from None
             raise
+    except ManyarmsError:
+        raise
+    except Exception as problem:
+        text = f"the run stopped: {type(problem).__name__}: {problem}"
+        raise RunStoppedError(text, _result(run, failures, interrupted=True)) from problem
     return _result(run, failures)
+
+
+def _last(failures: dict[int, str]) -> str:
+    return next(reversed(failures.values()))
 
 
 def _loop(
@@ -109,10 +134,8 @@ def _loop(
         if report is not None:
             report(run.spent, budget, run)
         if in_a_row >= _HOPELESS:
-            text = next(reversed(failures.values()))
-            raise AllFailedError(
-                f"the last {in_a_row} evaluations all failed: {text}", _result(run, failures)
-            )
+            text = f"the last {in_a_row} evaluations all failed: {_last(failures)}"
+            raise AllFailedError(text, _result(run, failures))
 
 
 def _evaluate(
@@ -121,18 +144,20 @@ def _evaluate(
     """Measure every ticket that is out and tell its result; whether each failed."""
     tickets = sorted(run.pending.items())
     arms = [Arm(arm, run.pool.id_of(arm), run.pool.features[arm]) for _, arm in tickets]
-    futures = None if executor is None else [executor.submit(f, arm) for arm in arms]
+    futures: list[Future[float]] = []
     outcomes = []
     try:
+        if executor is not None:
+            futures.extend(executor.submit(f, arm) for arm in arms)
         for place, (ticket, _) in enumerate(tickets):
-            value, problem = _attempt(f, arms[place], None if futures is None else futures[place])
+            value, problem = _attempt(f, arms[place], futures[place] if futures else None)
             with deferred_interrupts():
                 if problem is not None:
                     failures[ticket] = problem
                 run.tell([ticket], [value], failed=problem is not None)
             outcomes.append(problem is not None)
     except BaseException:
-        for future in futures or ():
+        for future in futures:
             future.cancel()
         raise
     return outcomes
@@ -142,9 +167,12 @@ def _attempt(f: Callable[[Arm], float], arm: Arm, future: Future[float] | None) 
     """The measured value, or why there is none."""
     try:
         value = float(f(arm) if future is None else future.result())
+    except (BrokenExecutor, CancelledError):
+        raise  # the trial did not fail: whoever was to make it is gone
     except Exception as problem:
         return np.nan, f"{type(problem).__name__}: {problem}"
-    return (value, None) if np.isfinite(value) else (np.nan, f"the value {value} is not finite")
+    usable = abs(value) < _LARGEST_REWARD  # also false for NaN
+    return (value, None) if usable else (np.nan, f"the value {value} is not a usable number")
 
 
 def _result(run: Optimizer, failures: dict[int, str], interrupted: bool = False) -> Result:

@@ -8,7 +8,7 @@ run does not depend on the order in which results are told, nor on looks at `pre
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -131,7 +131,9 @@ class Optimizer:
         limit = (
             None
             if n is None and at_most is None
-            else count("n" if at_most is None else "at_most", n or at_most)
+            else count("n", n)
+            if n is not None
+            else count("at_most", at_most)
         )
         if self.budget is not None:
             left = self.budget - self._ledger.spent
@@ -197,6 +199,7 @@ class Optimizer:
         state = self.posterior.state
         tickets = np.array(self._ledger.issue(filled.arms), dtype=np.int64)
         arms = np.array(filled.arms, dtype=np.int64)
+        arms.flags.writeable = tickets.flags.writeable = False  # the trace and the caller share them
         record = BatchRecord(
             arms, tickets, np.full(len(arms), np.nan), np.zeros(len(arms), dtype=bool), state.width, width,
             state.effective_dimension, filled.ended_because, filled.ratio, time.perf_counter() - started,
@@ -252,14 +255,14 @@ class Optimizer:
                     f"{int((~flags).sum())} results without a reward that are not marked as failed"
                 )
             return np.full(len(flags), np.nan)
-        try:
-            values = np.atleast_1d(np.array(rewards, dtype=np.float64))
-        except (TypeError, ValueError):
-            raise InvalidRewardError(f"rewards must be numbers, got {rewards!r}") from None
-        if values.shape != flags.shape:
-            raise InvalidRewardError(f"{len(flags)} rewards expected, one per arm, got shape {values.shape}")
-        finite_rewards(np.where(flags, 0.0, values), len(flags))
-        values[flags] = np.nan
+        if not flags.any():
+            return finite_rewards(rewards, len(flags))
+        listed = list(rewards) if isinstance(rewards, Iterable) else [rewards]
+        if len(listed) != len(flags):
+            raise InvalidRewardError(f"{len(flags)} rewards expected, one per arm, got {len(listed)}")
+        values = np.full(len(flags), np.nan)
+        told: list[Any] = [value for value, lost in zip(listed, flags, strict=True) if not lost]
+        values[~flags] = finite_rewards(told, len(told))
         return values
 
     def _settle(self, ticket: int | None, arm: int, reward: float, lost: bool) -> None:
@@ -297,8 +300,9 @@ class Optimizer:
 
     def extend_horizon(self, oversampling: float) -> None:
         """Go on past the planned horizon: raise q̄, draw the sketch again, keep every result."""
+        policy = self._learner.with_oversampling(oversampling)
         self._take_feedback()
-        self._learner.extend_horizon(oversampling)
+        self._learner.extend_horizon(policy)
 
     # ------------------------------------------------------------------ looking
 

@@ -68,7 +68,7 @@ class Posterior:
         self.pool = pool
         self.kernel = as_kernel(kernel)
         self.ridge = positive("ridge", ridge)
-        if np.dtype(storage) not in SPAN_TOLERANCE:
+        if storage not in (np.float64, np.float32, "float64", "float32", *SPAN_TOLERANCE):
             raise InvalidParameterError("storage", storage, "float64 or float32")
         self.storage = np.dtype(storage)
         self._slots = np.full(pool.n_arms, -1, dtype=np.int64)

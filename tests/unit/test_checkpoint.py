@@ -194,6 +194,19 @@ def test_kernels_and_objects_of_ones_own_are_given_to_load(tmp_path):
     assert again.ask().arms.tolist() == opt.ask().arms.tolist()
 
 
+def test_another_policy_is_refused_and_a_raised_oversampling_kept(tmp_path):
+    problem = Problem(0)
+    policy = ma.BBKB(**problem.settings())
+    opt = ma.Optimizer(problem.pool, policy, seed=0)
+    problem.run(opt, 20)
+    opt.extend_horizon(50.0)
+    opt.save(tmp_path / "run")
+    assert ma.Optimizer.load(tmp_path / "run", policy=policy).policy.oversampling == 50.0
+    for other in (ma.GPUCB(**problem.settings()), ma.BBKB(**problem.settings(ridge=5.0))):
+        with pytest.raises(errors.CheckpointError, match="policy had"):
+            ma.Optimizer.load(tmp_path / "run", policy=other)
+
+
 def test_a_failed_save_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch):
     path = saved(tmp_path)
     before = path.read_bytes()

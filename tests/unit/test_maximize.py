@@ -148,3 +148,47 @@ def test_bad_calls(problem):
         ma.maximize(value_of, problem.pool, 10)
     with pytest.raises(errors.InvalidParameterError, match="budget"):
         ma.maximize(value_of, problem.pool, 0, policy(problem))
+
+
+def dies(arm: ma.Arm) -> float:
+    """Ends the worker process itself."""
+    os._exit(3)
+
+
+def test_a_dead_worker_or_a_broken_callback_keeps_the_run(problem):
+    with ProcessPoolExecutor(1) as workers, pytest.raises(errors.RunStoppedError) as caught:
+        ma.maximize(dies, problem.pool, 40, policy(problem), executor=workers)
+    stopped = caught.value.result
+    assert stopped.optimizer.pending, "the trial is still owed, not failed"
+    rest = ma.maximize(value_of, problem.pool, 40, resume=stopped)
+    assert len(rest.arms) == 40
+
+    def broken(done, budget, opt):
+        if done > 20:
+            raise RuntimeError("no screen")
+
+    with pytest.raises(errors.RunStoppedError, match="no screen") as caught:
+        ma.maximize(value_of, problem.pool, 40, policy(problem), progress=broken)
+    assert len(caught.value.result.arms) > 20
+
+
+def test_a_huge_value_is_a_failed_trial(problem):
+    result = ma.maximize(
+        lambda arm: 1e200 if arm.index % 2 else value_of(arm), problem.pool, 40, policy(problem)
+    )
+    assert len(result.arms) == 40
+    assert any("1e+200" in text for text in result.failures.values())
+
+
+def test_when_no_arm_ever_works_that_is_an_error():
+    pool = ma.Pool(np.random.default_rng(0).random((5, 2)))
+    with pytest.raises(errors.AllFailedError, match="ZeroDivisionError"):
+        ma.maximize(lambda arm: 1 / 0, pool, 50, ma.BBKB(kernel=ma.RBF(1.0)))
+
+
+def test_resume_takes_no_other_settings(problem):
+    part = ma.maximize(value_of, problem.pool, 10, policy(problem))
+    with pytest.raises(errors.InvalidParameterError, match="resume"):
+        ma.maximize(value_of, problem.pool, 20, policy(problem), resume=part)
+    with pytest.raises(errors.InvalidParameterError, match="executor"):
+        ma.maximize(value_of, problem.pool, 20, policy(problem), executor=4)

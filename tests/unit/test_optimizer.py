@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from tests.runs import Problem
 
 import manyarms as ma
 from manyarms import errors
+from manyarms.hallucination import Hallucination
 
 
 @pytest.fixture
@@ -369,3 +372,89 @@ def test_one_arm_pool_and_tiny_pools():
             batch = opt.ask(at_most=5)
             opt.tell(batch, np.ones(len(batch)))
         assert opt.best().mean == pytest.approx(1.0, abs=0.05)
+
+
+@pytest.mark.parametrize("policy", [ma.BBKB, ma.GPBUCB, ma.MiniGPUCB])
+def test_an_arm_without_variance_does_not_keep_a_batch_open_for_ever(policy):
+    features = np.vstack([np.zeros((1, 2)), np.random.default_rng(0).random((10, 2))])
+    opt = ma.Optimizer(ma.Pool(features), policy(kernel=ma.Linear(), ridge=1.0, norm_bound=0.01))
+    for arm in range(1, 11):
+        opt.tell(arms=[arm] * 20, rewards=[-5.0] * 20)
+    batch = opt.ask()
+    assert 1 <= len(batch) <= 10_000
+
+
+def test_doubling_leaves_f_alone_where_it_explains_nothing():
+    problem = Problem(0, n_arms=60)
+    opt = ma.Optimizer(problem.pool, ma.BKB(**problem.settings(width=2.0, norm_bound="double")))
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        batch = opt.ask()
+        opt.tell(batch, 50 * rng.normal(size=len(batch)))
+    assert opt.norm_bound == 1.0
+    assert np.isfinite(opt.best().upper)
+
+
+@pytest.mark.parametrize("policy", [ma.BBKB, ma.GPUCB, ma.GPBUCB, ma.BKB, ma.MiniGPUCB, ma.EpsGreedy])
+@pytest.mark.parametrize("repeats", ["allow", 4])
+def test_exactly_n_is_exactly_n_even_beyond_the_pool(policy, repeats):
+    pool = ma.Pool(np.random.default_rng(0).random((3, 2)))
+    opt = ma.Optimizer(pool, policy(kernel=ma.RBF(0.3)), repeats=repeats)
+    for size in (5, 4, 3):
+        batch = opt.ask(size)
+        assert len(batch) == size
+        opt.tell(batch, np.zeros(size))
+
+
+@pytest.mark.parametrize(
+    "rewards",
+    [
+        np.ma.array([9.0], mask=[True]),
+        np.array(["2020-01-01"], dtype="M8[D]"),
+        np.array([1 + 2j]),
+        ["1.5"],
+        [10**400],
+    ],
+    ids=["masked", "date", "complex", "text", "huge"],
+)
+def test_rewards_that_are_no_plain_numbers_are_refused(problem, rewards):
+    opt = optimizer(problem)
+    batch = opt.ask()
+    assert_refused(opt, errors.InvalidRewardError, lambda: opt.tell(batch, rewards))
+
+
+def test_the_information_gain_counts_pending_pulls_one_after_the_other():
+    problem = Problem(1, n_arms=60)
+    opt = ma.Optimizer(problem.pool, ma.GPBUCB(**problem.settings(stop="information", width=2.0)), seed=0)
+    problem.run(opt, 10)
+    first = opt.ask(4)
+    second = opt.ask(1)
+    overlay, product = Hallucination(opt.posterior), 1.0
+    for arm in [*sorted(first.arms.tolist()), *second.arms.tolist()]:
+        product *= 1 + overlay.leverage([arm])[0]
+        overlay.pull(arm)
+    assert second.ratio == pytest.approx(product)
+
+
+def test_settings_of_other_number_types_become_plain_numbers(problem):
+    policy = ma.BBKB(
+        **problem.settings(delta=np.float32(0.0013), ridge=Fraction(1, 5), batch_ratio=np.int64(2))
+    )
+    assert type(policy.delta) is float
+    assert type(policy.ridge) is float
+    assert type(policy.batch_ratio) is int
+
+
+def test_a_refused_horizon_extension_changes_nothing(problem):
+    opt = optimizer(problem)
+    problem.run(opt, 10)
+    assert_refused(opt, errors.InvalidParameterError, lambda: opt.extend_horizon(-1.0), "oversampling")
+    exact = optimizer(problem, policy=ma.GPUCB)
+    problem.run(exact, 10)
+    assert_refused(exact, errors.InvalidParameterError, lambda: exact.extend_horizon(5.0), "policy")
+
+
+def test_a_batch_cannot_be_rearranged_behind_the_optimizers_back(problem):
+    batch = optimizer(problem).ask(3)
+    with pytest.raises(ValueError, match="read-only"):
+        batch.tickets[0] = 7

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, fields
+from numbers import Number
+from typing import Any, ClassVar
 
 from manyarms.choosers import Chooser, UpperBounds
 from manyarms.endings import Ending, EveryStep
@@ -36,6 +37,10 @@ class Policy:
     keeps_residual: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        for setting in fields(self):
+            value = getattr(self, setting.name)
+            if isinstance(value, Number) and not isinstance(value, bool | int | float):
+                replace_field(self, setting.name, plain_number(value))
         replace_field(self, "kernel", as_kernel(self.kernel))
         non_negative("noise_std", self.noise_std)
         if self.ridge is None:
@@ -88,6 +93,11 @@ class Policy:
         """What the width takes for granted."""
         assert self.ridge is not None
         return Assumptions(self.ridge, self.noise_std, norm_bound, self.delta, batch_ratio=self.ratio_bound)
+
+
+def plain_number(value: Any) -> float | int:
+    """A number of another library (numpy's float32, a Fraction) as Python's own, as a saved run holds it."""
+    return value.item() if hasattr(value, "item") else float(value)
 
 
 @dataclass(frozen=True, kw_only=True)
