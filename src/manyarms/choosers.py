@@ -59,6 +59,8 @@ LONGEST_BATCH = 10_000  # picks, when nothing else ends a batch: arms without va
 def _started_meter(round: Round) -> Meter:
     """A meter that has already counted the pulls still out, one after the other."""
     meter = round.ending.meter(round.posterior, round.overlay)
+    if not round.overlay.pulls:
+        return meter
     leverage, replayed = round.posterior.leverage, Hallucination(round.posterior)
     for arm in round.overlay.pulls:
         meter.add(Pick(arm, float(leverage[arm]), float(replayed.leverage([arm])[0])))

@@ -56,7 +56,10 @@ class History:
     def add(self, arms: ArrayLike, rewards: ArrayLike) -> None:
         """Count these pulls; nothing changes when one of them is invalid."""
         indices = arm_indices(arms, self.n_arms)
-        values = finite_rewards(rewards, len(indices))
+        self.record(indices, finite_rewards(rewards, len(indices)))
+
+    def record(self, indices: Ints, values: Floats) -> None:
+        """`add` for arms and rewards known to be right; only a sum that overflows is refused."""
         if len(indices) == 1:  # the usual step
             self._add_one(int(indices[0]), float(values[0]))
             return

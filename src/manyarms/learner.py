@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from manyarms.errors import InvalidParameterError
-from manyarms.inducing import Candidates, Draw
+from manyarms.history import grouped
+from manyarms.inducing import Candidates, Draw, IncrementalLeverage
 from manyarms.policies import Policy, Sparse
 from manyarms.posterior import Posterior
 from manyarms.state import PosteriorState
@@ -93,8 +94,10 @@ class Learner:
                 tuple(draw.probabilities.tolist()),
                 0 if compact else memory.renewals + 1,
             )
-            renew = self.posterior.rebuilt if compact else self.posterior.updated
-            learned = renew(draw.arms if compact else fresh, arms, rewards)
+            if compact:
+                learned = self.posterior.rebuilt(draw.arms, arms, rewards)
+            else:
+                learned = self.posterior.advanced(fresh, *grouped(arms, rewards))
             return Lesson(learned, after, self._streams.state())
         finally:
             self._streams.restore(before)
@@ -129,8 +132,9 @@ class Learner:
         """A fresh inducing set from all arms pulled, the new ones included."""
         arms, counts = self.posterior.counted(new)
         inclusion = np.zeros(self.posterior.pool.n_arms)
-        inclusion[list(self.memory.drawn)] = self.memory.probabilities
-        inclusion[new[inclusion[new] == 0.0]] = -1.0
+        if isinstance(self._rule, IncrementalLeverage):  # the others do not look back
+            inclusion[list(self.memory.drawn)] = self.memory.probabilities
+            inclusion[new[inclusion[new] == 0.0]] = -1.0
         return self._toss(arms, counts, inclusion[arms])
 
     def _toss(self, arms: Ints, counts: Floats, inclusion: Floats) -> Draw:

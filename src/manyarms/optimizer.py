@@ -232,7 +232,7 @@ class Optimizer:
             owners = np.array([self._ledger.pending[ticket] for ticket in named], dtype=np.int64)
         flags = self._flags(failed, len(owners))
         values = self._values(rewards, flags)
-        self.history.add(owners[~flags], values[~flags])
+        self.history.record(owners[~flags], values[~flags])
         for place, (arm, reward, lost) in enumerate(
             zip(owners.tolist(), values.tolist(), flags.tolist(), strict=True)
         ):

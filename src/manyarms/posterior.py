@@ -138,7 +138,7 @@ class Posterior:
         self, inducing: ArrayLike = (), arms: ArrayLike = (), rewards: ArrayLike = ()
     ) -> PosteriorState:
         """What `update` would lead to, without going there; `commit` goes there."""
-        return self._updated(*self._checked(inducing, arms, rewards))
+        return self.advanced(*self._checked(inducing, arms, rewards))
 
     def commit(self, state: PosteriorState) -> None:
         """Make a state computed from the present one the present one."""
@@ -285,22 +285,34 @@ class Posterior:
 
     def counted(self, arms: Ints) -> tuple[Ints, Floats]:
         """All arms pulled, these included, and their pulls."""
-        merged = self._merged(*grouped(arms, np.zeros(len(arms))))[0]
-        return merged.arms, merged.counts
+        different, counts, _ = grouped(arms, np.zeros(len(arms)))
+        seen, slots = self._seated(different)
+        return seen, _added(self.state.counts, len(seen), slots, counts)
+
+    def _seated(self, pulled: Ints) -> tuple[Ints, Ints]:
+        """All arms pulled, those of `pulled` that are new at the end, and where each of `pulled` stands."""
+        known, slots = len(self.state.arms), self._places(pulled)
+        unseen = slots < 0
+        slots[unseen] = np.arange(known, known + np.count_nonzero(unseen))
+        return np.concatenate([self.state.arms, pulled[unseen]]), slots
 
     def _merged(self, pulled: Ints, counts: Floats, sums: Floats) -> tuple[PosteriorState, Ints]:
         """The state with these pulls counted but not conditioned on, and each pulled arm's place in it."""
-        state, slots = self.state, self._places(pulled)
-        known, unseen = len(state.arms), slots < 0
-        slots[unseen] = np.arange(known, known + unseen.sum())
-        totals = np.zeros((2, known + int(unseen.sum())))
-        totals[:, :known] = state.counts, state.sums
-        totals[:, slots] += counts, sums
-        seen = np.concatenate([state.arms, pulled[unseen]])
-        return replace(state, arms=seen, counts=totals[0], sums=totals[1]), slots
+        state = self.state
+        seen, slots = self._seated(pulled)
+        merged = replace(
+            state,
+            arms=seen,
+            counts=_added(state.counts, len(seen), slots, counts),
+            sums=_added(state.sums, len(seen), slots, sums),
+        )
+        return merged, slots
 
-    def _updated(self, wanted: Ints, pulled: Ints, counts: Floats, sums: Floats) -> PosteriorState:
-        """The state after the append and the pulls; writes only outside the state in use."""
+    def advanced(self, wanted: Ints, pulled: Ints, counts: Floats, sums: Floats) -> PosteriorState:
+        """`updated` for input known to be right: different arms to append, different arms pulled.
+
+        It writes only outside the state in use.
+        """
         state, m, known = self.state, self.state.width, len(self.state.arms)
         merged, slots = self._merged(pulled, counts, sums)
         seen = merged.arms
@@ -316,7 +328,8 @@ class Posterior:
             # A new column is zero at arms in the span, so only the others and the new arms are computed.
             outside = np.flatnonzero(state.pool_values.residual[state.arms] > 0)
             touched = np.concatenate([outside, np.arange(known, len(seen))])
-            covariances = self._covariances(self.pool.take(accepted), self.pool.take(seen[touched]))
+            features = self.pool.features
+            covariances = self._covariances(features[accepted], features[seen[touched]])
             at_touched = forward(factor, covariances - rows @ store.corner(len(seen), m)[touched].T)
             at_seen = np.zeros((len(accepted), len(seen)))
             at_seen[:, touched] = at_touched
@@ -377,7 +390,7 @@ class Posterior:
         m, a, u = self.state.width, len(accepted), 0 if pulls is None else len(pulls.gain)
         if border is not None:
             self.state.columns.reserve(m + a)
-            points = self.pool.take(accepted)
+            points = self.pool.features[accepted]
         values = _empty_values(self.pool.n_arms)
         for where, block in self.pool.blocks(bytes_per_arm=8 * (3 * forms.shape[1] + 4 * a + 8)):
             products = self.state.columns.product(forms, where)
@@ -441,6 +454,14 @@ class Posterior:
         )
 
 
+def _added(before: Floats, size: int, slots: Ints, amounts: Floats) -> Floats:
+    """`before`, lengthened with zeros to `size`, plus the amounts at their slots."""
+    total = np.zeros(size)
+    total[: len(before)] = before
+    total[slots] += amounts
+    return total
+
+
 def _starts(widths: tuple[int, ...]) -> list[int]:
     """The first column of each panel."""
     return [sum(widths[:i]) for i in range(len(widths))]
@@ -452,6 +473,8 @@ def _empty_values(n_arms: int) -> PoolValues:
 
 def _unique(arms: Ints) -> Ints:
     """Without repetition, in order of appearance."""
+    if len(arms) < 2:
+        return arms
     if len(arms) < 2:
         return arms
     return arms[np.sort(np.unique(arms, return_index=True)[1])]
