@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from manyarms.validation import Floats
 
-_FIRST_PANEL, _LARGEST_PANEL = 64, 256  # columns
+_SMALLEST_PANEL, _LARGEST_PANEL = 64, 256  # columns
+_CHEAP_BYTES = 1 << 24  # a panel of a small pool is wide from the start: fewer calls in a pass
 _PANEL_BYTES = 1 << 29  # a panel of a very large pool is narrower, so that its unused part stays small
 _CACHE_BYTES = 1 << 20  # rows worked on together in a pass; they stay in the second-level cache
 _FEW_FORMS = 6  # up to here repeated matrix–vector products on a cached block beat a matrix product
@@ -43,10 +44,10 @@ class Columns:
 
     def reserve(self, columns: int) -> None:
         """Make room for so many columns in all."""
-        have = sum(self.widths)
-        largest = max(_FIRST_PANEL // 2, _PANEL_BYTES // max(self.n_rows * self.dtype.itemsize, 1))
+        have, column_bytes = sum(self.widths), max(self.n_rows * self.dtype.itemsize, 1)
         while have < columns:
-            width = min(max(_FIRST_PANEL, have // 2), _LARGEST_PANEL, largest)
+            width = max(_SMALLEST_PANEL, have // 2, _CHEAP_BYTES // column_bytes)
+            width = min(width, _LARGEST_PANEL, max(_SMALLEST_PANEL // 2, _PANEL_BYTES // column_bytes))
             self._panels.append(np.empty((self.n_rows, width), dtype=self.dtype))
             have += width
 
