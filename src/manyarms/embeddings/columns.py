@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from manyarms.validation import Floats
 
-_SMALLEST_PANEL, _LARGEST_PANEL = 64, 256  # columns
-_CHEAP_BYTES = 1 << 24  # a panel of a small pool is wide from the start: fewer calls in a pass
+_SMALLEST_PANEL, _LARGEST_PANEL = 64, 512  # columns
+_CHEAP_BYTES = 1 << 26  # a panel of a small pool is wide from the start: fewer calls in a pass
 _PANEL_BYTES = 1 << 29  # a panel of a very large pool is narrower, so that its unused part stays small
 _CACHE_BYTES = 1 << 20  # rows worked on together in a pass; they stay in the second-level cache
 _FEW_FORMS = 6  # up to here repeated matrix–vector products on a cached block beat a matrix product
