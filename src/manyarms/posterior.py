@@ -475,6 +475,4 @@ def _unique(arms: Ints) -> Ints:
     """Without repetition, in order of appearance."""
     if len(arms) < 2:
         return arms
-    if len(arms) < 2:
-        return arms
     return arms[np.sort(np.unique(arms, return_index=True)[1])]

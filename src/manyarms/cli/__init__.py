@@ -1,0 +1,1 @@
+"""The `manyarms` command: each subcommand parses, makes one library call and prints."""
