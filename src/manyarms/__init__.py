@@ -8,7 +8,23 @@ from manyarms.history import History
 from manyarms.kernels import RBF, Hamming, Linear, Matern, Product, Scale, SklearnKernel, Sum, Tanimoto
 from manyarms.maximize import Arm, Result, maximize
 from manyarms.optimizer import Best, Optimizer
-from manyarms.policies import BBKB, BKB, GPBUCB, GPUCB, EpsGreedy, MiniGPUCB, Policy, SoRUCB
+from manyarms.policies import (
+    BBKB,
+    BKB,
+    CBRAP,
+    GPBUCB,
+    GPTS,
+    GPUCB,
+    OFUL,
+    QFFTS,
+    RFFTS,
+    SGPTS,
+    SOFUL,
+    EpsGreedy,
+    MiniGPUCB,
+    Policy,
+    SoRUCB,
+)
 from manyarms.pool import Pool
 from manyarms.posterior import Posterior
 from manyarms.trace import Batch, BatchRecord
@@ -26,9 +42,16 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "BBKB",
     "BKB",
+    "CBRAP",
     "GPBUCB",
+    "GPTS",
     "GPUCB",
+    "OFUL",
+    "QFFTS",
     "RBF",
+    "RFFTS",
+    "SGPTS",
+    "SOFUL",
     "Arm",
     "Batch",
     "BatchRecord",

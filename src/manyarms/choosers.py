@@ -10,9 +10,11 @@ from typing import Protocol
 import numpy as np
 
 from manyarms.contest import Contest
+from manyarms.draws import draws_in_turn
 from manyarms.endings import Ending, Meter, Pick
 from manyarms.hallucination import Hallucination
 from manyarms.posterior import Posterior
+from manyarms.priors import Prior
 from manyarms.validation import Floats, share
 
 
@@ -22,7 +24,8 @@ class Round:
 
     `overlay` already holds the pulls whose results are still out. `allowed` says how often each arm may
     be chosen. `limit` caps the batch; with `exactly` the batch has that size whatever the ending says.
-    `width` is β at the last feedback and holds while variances shrink by at most `batch_ratio`.
+    `width` is β at the last feedback and holds while variances shrink by at most `batch_ratio`. `prior`
+    is where Thompson sampling draws from.
     """
 
     posterior: Posterior
@@ -35,6 +38,7 @@ class Round:
     exactly: bool
     stream: Callable[[str], np.random.Generator]
     lazy: bool = True
+    prior: Prior | None = None
 
 
 @dataclass(frozen=True)
@@ -172,6 +176,42 @@ class EpsilonGreedy:
             stop = _reason_to_stop(round, len(arms), reason)
             if stop is not None:
                 return Filled(arms, stop, meter.ratio)
+
+
+@dataclass(frozen=True)
+class ThompsonDraws:
+    """Thompson sampling: each pick is the best arm of a function of its own, drawn from the posterior.
+
+    The draws of a batch are independent, and results still out do not change them. `distinct` keeps an
+    arm from entering a batch twice: a draw whose best arm is taken gives its next best.
+    """
+
+    batch_size: int = 1
+    distinct: bool = False
+
+    def fill(self, round: Round) -> Filled:
+        """One pass over the pool for as many draws as fit into memory together."""
+        meter, allowed, leverage = _started_meter(round), round.allowed, round.posterior.leverage
+        scale = round.width / math.sqrt(round.posterior.ridge)
+        limit = math.inf if round.limit is None else round.limit
+        wanted = int(limit if round.exactly else min(self.batch_size, limit))
+        arms: list[int] = []
+        draws = draws_in_turn(round.posterior, round.prior, scale, wanted, round.stream("thompson"))
+        left = allowed > 0
+        for values in draws:
+            if round.exactly and not left.any():  # every arm is in the batch: go round once more
+                left = allowed > 0
+            if not left.any():
+                return Filled(arms, "no arm left", meter.ratio)
+            arm = int(np.argmax(np.where(left, values, -np.inf)))
+            allowed[arm] -= 1
+            left[arm] = allowed[arm] > 0 and not self.distinct
+            arms.append(arm)
+            reason = meter.add(Pick(arm, float(leverage[arm]), float(leverage[arm])))
+            stop = _reason_to_stop(round, len(arms), reason)
+            if stop is not None:
+                return Filled(arms, stop, meter.ratio)
+        return Filled(arms, "fixed size", meter.ratio)
 
 
 @dataclass(frozen=True)

@@ -81,8 +81,8 @@ class FixedSize:
         count("size", self.size)
 
     def meter(self, posterior: Posterior, overlay: Hallucination) -> Meter:
-        """Counts picks."""
-        return _FixedSizeMeter(self.size)
+        """Counts this batch's picks; those still out, which the meter is told first, do not count."""
+        return _FixedSizeMeter(self.size + len(overlay.pulls))
 
 
 class _FixedSizeMeter(_VarianceSum):

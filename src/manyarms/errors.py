@@ -62,6 +62,10 @@ class InvalidKernelError(ManyarmsError, ValueError):
     """A kernel that broke its contract, or that does not fit the features it was given."""
 
 
+class UnsuitableKernelError(InvalidKernelError):
+    """A sound kernel that a feature map cannot stand for: no known spectral density, or not linear."""
+
+
 class TableError(ManyarmsError, ValueError):
     """A file that cannot be read as a pool; the message names file, row and column."""
 
@@ -113,6 +117,10 @@ class CheckpointError(ManyarmsError, ValueError):
     """A saved run that cannot be loaded: damaged, of another version, or of another pool."""
 
 
+class PoolTooLargeError(ManyarmsError, ValueError):
+    """A pool with more arms than an algorithm without a sketch can hold."""
+
+
 class NoResultsError(ManyarmsError, LookupError):
     """A question that needs at least one result."""
 
@@ -150,3 +158,57 @@ class SamplingCapError(ManyarmsError, RuntimeError):
 
 class StalledRunError(ManyarmsError, RuntimeError):
     """Nothing is left to deliver, nothing to pull, and the run is not finished."""
+
+
+# ---------------------------------------------------------------- the papers' figures
+
+
+class UnknownExperimentError(ManyarmsError, LookupError):
+    """No figure of this name can be reproduced."""
+
+
+class MissingDataError(ManyarmsError, LookupError):
+    """A file of real data is not where it was looked for; the message says where to get it."""
+
+
+# ---------------------------------------------------------------- campaigns
+
+
+class CampaignError(ManyarmsError):
+    """Base of what can be wrong with a campaign as it is stored, rather than with what it is told."""
+
+
+class NoCampaignError(CampaignError, LookupError):
+    """No campaign of this name is there."""
+
+
+class CampaignExistsError(CampaignError, ValueError):
+    """A campaign of this name is there already; it is never overwritten."""
+
+
+class NewerSchemaError(CampaignError, RuntimeError):
+    """The database was written by a newer version of this package."""
+
+
+class DatabaseError(CampaignError, RuntimeError):
+    """The database refused: not reachable, not writable, full, locked for too long, or damaged."""
+
+
+class ChangedPoolError(CampaignError, ValueError):
+    """The pool's file is gone, or is no longer the one the campaign was made with."""
+
+
+class OutputError(CampaignError, OSError):
+    """A file that was asked for cannot be written."""
+
+
+class TrialsFailingError(CampaignError, RuntimeError):
+    """So many trials in a row failed that going on makes no sense."""
+
+
+class SettingsError(ManyarmsError, ValueError):
+    """Settings of a campaign that contradict each other, or that nobody knows."""
+
+
+class ResultsFileError(ManyarmsError, ValueError):
+    """A file of results that cannot be taken in; the message names file and row. Nothing of it is kept."""

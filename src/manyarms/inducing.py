@@ -14,8 +14,8 @@ from typing import Literal, Protocol
 import numpy as np
 
 from manyarms.errors import InvalidParameterError
-from manyarms.kdpp import sample_chain, sample_exact
-from manyarms.validation import Floats, Ints, count, positive, probability, share
+from manyarms.kdpp import independent_points, sample_chain, sample_exact
+from manyarms.validation import Floats, Ints, at_least_one, count, positive, probability, share
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Candidates:
 
     `leverage` is σ̃² at the last feedback (BKB l. 9–14, BBKB l. 11–16 use variances from before the
     update). `inclusion` holds, for each arm, the probability with which it entered the last draw, 0 if it
-    was left out, and −1 if it was pulled since; only the incremental rule reads it. `covariance` gives K
-    among the arms.
+    was left out, and −1 if it was pulled since; only rules that look back read it, and `drawn_from`, how
+    many different arms the last draw chose from. `covariance` gives K among the arms.
     """
 
     arms: Ints
@@ -33,14 +33,16 @@ class Candidates:
     leverage: Floats
     inclusion: Floats
     covariance: Callable[[], Floats]
+    drawn_from: int = 0
 
 
 @dataclass(frozen=True)
 class Draw:
-    """The arms that were drawn, and the probability each had."""
+    """The arms that were drawn, and the probability each had; `kept` when it is the last draw once more."""
 
     arms: Ints
     probabilities: Floats
+    kept: bool = False
 
 
 class InducingRule(Protocol):
@@ -68,6 +70,15 @@ class AllPulled:
     def draw(self, candidates: Candidates, rng: np.random.Generator) -> Draw:
         """All of them, no coin tossed."""
         return Draw(candidates.arms, np.ones(len(candidates.arms)))
+
+
+@dataclass(frozen=True)
+class NoArms:
+    """None: the features are fixed and span what they span."""
+
+    def draw(self, candidates: Candidates, rng: np.random.Generator) -> Draw:
+        """Nothing, no coin tossed."""
+        return Draw(candidates.arms[:0], np.empty(0))
 
 
 @dataclass(frozen=True)
@@ -141,14 +152,19 @@ class KDPP:
     """`size` pulled arms with probability ∝ det K_S (S-GP-TS §3.3); all arms while there are fewer.
 
     method="exact" costs an eigendecomposition of the pulled arms' covariance; "chain" is a swap chain
-    from a greedy start; "auto" is exact up to 300 different arms and the chain beyond.
+    from a greedy start; "auto" is exact up to 300 different arms and the chain beyond. Either costs more
+    with every arm pulled, so a draw is kept until there are `growth` times as many arms to choose from;
+    1.0 draws afresh each time, as printed. Where the arms' covariance has a rank below `size`, more points
+    would add nothing to its span, and the draw has as many as the rank.
     """
 
     size: int
     method: Literal["auto", "exact", "chain"] = "auto"
+    growth: float = 1.25
 
     def __post_init__(self) -> None:
         count("size", self.size)
+        at_least_one("growth", self.growth)
         if self.method not in ("auto", "exact", "chain"):
             raise InvalidParameterError("method", self.method, "'auto', 'exact' or 'chain'")
 
@@ -157,10 +173,13 @@ class KDPP:
         n = len(candidates.arms)
         if n <= self.size:
             return Draw(candidates.arms, np.ones(n))
+        drawn = candidates.inclusion > 0
+        if self.size < candidates.drawn_from and n < self.growth * candidates.drawn_from:
+            return Draw(candidates.arms[drawn], candidates.inclusion[drawn], kept=True)
         exact = self.method == "exact" or (self.method == "auto" and n <= 300)
-        sampler = sample_exact if exact else sample_chain
-        chosen = sampler(candidates.covariance(), self.size, rng)
-        return Draw(candidates.arms[chosen], np.full(self.size, self.size / n))
+        sampler, K = sample_exact if exact else sample_chain, candidates.covariance()
+        size = min(self.size, independent_points(K))
+        return Draw(candidates.arms[sampler(K, size, rng)], np.full(size, size / n))
 
 
 def union_of_draws(each: Floats, counts: Floats) -> Floats:

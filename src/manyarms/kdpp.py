@@ -54,6 +54,11 @@ def _choose_eigenvectors(values: Floats, k: int, rng: np.random.Generator) -> li
     return chosen
 
 
+def independent_points(K: Floats) -> int:
+    """How many points a sample can have: the numerical rank of K."""
+    return len(pivoted_cholesky(K, 1e-10 * float(np.diag(K).max()))[1])
+
+
 def greedy(K: Floats, k: int) -> Ints:
     """k points by pivoted Cholesky: each maximises the determinant given those before it."""
     _, order = pivoted_cholesky(K, 1e-14 * float(np.diag(K).max()))

@@ -9,7 +9,7 @@ import numpy as np
 
 from manyarms.errors import InvalidParameterError
 from manyarms.history import grouped
-from manyarms.inducing import Candidates, Draw, IncrementalLeverage
+from manyarms.inducing import KDPP, Candidates, Draw, IncrementalLeverage
 from manyarms.policies import Policy, Sparse
 from manyarms.posterior import Posterior
 from manyarms.state import PosteriorState
@@ -32,6 +32,7 @@ class Memory:
     drawn: tuple[int, ...] = ()  # the last inducing draw, and the probability each arm had
     probabilities: tuple[float, ...] = ()
     renewals: int = 0  # since the sketch was last built from nothing
+    drawn_from: int = 0  # different arms that the last inducing draw chose from
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class Learner:
             state.prior_max,
             memory.triple_log_sum,
             memory.log_sum,
+            state.escaped,
         )
         if self._given.norm_bound != memory.norm_bound:
             self._given = self.policy.assumptions(memory.norm_bound)
@@ -80,7 +82,7 @@ class Learner:
         state, memory, before = self.posterior.state, self.memory, self._streams.state()
         leverage = state.leverage[arms]
         try:
-            draw = self._draw(arms)
+            draw, candidates = self._draw(arms)
             present = np.zeros(self.posterior.pool.n_arms, dtype=bool)
             present[state.inducing] = True
             fresh = draw.arms[~present[draw.arms]]
@@ -93,6 +95,7 @@ class Learner:
                 tuple(draw.arms.tolist()),
                 tuple(draw.probabilities.tolist()),
                 0 if compact else memory.renewals + 1,
+                memory.drawn_from if draw.kept else candidates,
             )
             if compact:
                 learned = self.posterior.rebuilt(draw.arms, arms, rewards)
@@ -128,14 +131,14 @@ class Learner:
                 renewals=0,
             )
 
-    def _draw(self, new: Ints) -> Draw:
-        """A fresh inducing set from all arms pulled, the new ones included."""
+    def _draw(self, new: Ints) -> tuple[Draw, int]:
+        """An inducing set from all arms pulled, the new ones included, and how many there were."""
         arms, counts = self.posterior.counted(new)
         inclusion = np.zeros(self.posterior.pool.n_arms)
-        if isinstance(self._rule, IncrementalLeverage):  # the others do not look back
+        if isinstance(self._rule, IncrementalLeverage | KDPP):  # the others do not look back
             inclusion[list(self.memory.drawn)] = self.memory.probabilities
             inclusion[new[inclusion[new] == 0.0]] = -1.0
-        return self._toss(arms, counts, inclusion[arms])
+        return self._toss(arms, counts, inclusion[arms]), len(arms)
 
     def _toss(self, arms: Ints, counts: Floats, inclusion: Floats) -> Draw:
         def covariance() -> Floats:
@@ -143,7 +146,7 @@ class Learner:
             return self.policy.kernel.matrix(points, points)
 
         leverage = self.posterior.leverage[arms]  # from before the update
-        candidates = Candidates(arms, counts, leverage, inclusion, covariance)
+        candidates = Candidates(arms, counts, leverage, inclusion, covariance, self.memory.drawn_from)
         draw = self._rule.draw(candidates, self._streams("inducing"))
         if len(draw.arms):
             return draw

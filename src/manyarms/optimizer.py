@@ -7,6 +7,8 @@ run does not depend on the order in which results are told, nor on looks at `pre
 
 from __future__ import annotations
 
+import copy
+import math
 import time
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from manyarms.choosers import Filled, Round, UniformStart
+from manyarms.draws import Draws, draw_functions
 from manyarms.errors import (
     BudgetSpentError,
     InvalidParameterError,
@@ -88,12 +91,13 @@ class Optimizer:
         self.repeats = repeats if repeats in ("allow", "forbid") else count("repeats", repeats)
         self.max_failures = None if max_failures is None else count("max_failures", max_failures)
         self.lazy = lazy
-        assert policy.ridge is not None
-        posterior = Posterior(
-            pool, policy.kernel, policy.ridge, storage=storage, residual=policy.keeps_residual
-        )
+        policy = policy.on(pool)
         self.history = History(pool.n_arms)
         self._streams = Streams(seed)
+        self.started_with = pool.n_arms  # feature maps are made for these arms; more may be added
+        once = Streams(seed)  # what is drawn here is drawn again when a saved run is read
+        posterior = policy.posterior(pool, once("features"), storage)
+        self._prior = policy.prior(pool, once("prior"), storage)
         self._learner = Learner(policy, posterior, self._streams)
         self._ledger = Ledger()
         self._trace = Trace()
@@ -190,7 +194,7 @@ class Optimizer:
         width = self._learner.width()
         turn = Round(
             self.posterior, overlay, self.policy.ending(), width, self.policy.ratio_bound,
-            allowed, limit, exactly, self._streams, self.lazy,
+            allowed, limit, exactly, self._streams, self.lazy, self._prior,
         )  # fmt: skip
         started = self.posterior.state.pulls > 0
         return (self.policy.chooser() if started else UniformStart()).fill(turn), width
@@ -357,6 +361,18 @@ class Optimizer:
         chosen = slice(None) if arms is None else arm_indices(arms, self.pool.n_arms)
         return state.mean[chosen].copy(), np.sqrt(state.variance[chosen])
 
+    def draw(self, n: int = 1) -> Draws:
+        """n functions from the posterior with every result told so far, as Thompson sampling draws them.
+
+        Their spread is α_t times the posterior's, α_t being the policy's width in standard deviations.
+        They are values on the pool and can be called at any points. Looking does not move the run.
+        """
+        lesson, state = self._lesson(), self._current()
+        width = self._learner.width(state, None if lesson is None else lesson.memory)
+        rng = copy.deepcopy(self._streams("thompson"))
+        scale = width / math.sqrt(state.ridge)
+        return draw_functions(self.posterior, self._prior, scale, n, rng, state)
+
     def best(self) -> Best:
         """The arm with the highest model mean among those pulled, with its interval mean ± β σ̃."""
         if not len(self.history):
@@ -380,9 +396,14 @@ class Optimizer:
     def add_arms(self, features: Any, ids: Sequence[Hashable] | None = None) -> Ints:
         """More candidates, from now on; their indices."""
         before = self.pool.n_arms
-        self.posterior.extend(self.pool.extended(features, ids))
-        self.history.n_arms, self._next_lesson = self.pool.n_arms, None
+        self._grow(self.pool.extended(features, ids))
         return np.arange(before, self.pool.n_arms)
+
+    def _grow(self, pool: Pool) -> None:
+        """Go on with a pool that has more arms behind the present ones."""
+        prior = None if self._prior is None else self._prior.extended(pool)
+        self.posterior.extend(pool)
+        self._prior, self.history.n_arms, self._next_lesson = prior, pool.n_arms, None
 
     def save(self, path: str | Path) -> None:
         """Write the whole run to one file (an npz archive with a JSON manifest; no pickle)."""

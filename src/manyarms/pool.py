@@ -142,6 +142,11 @@ class Pool:
         for start, block in row_blocks(self.features[first:], rows):
             yield slice(first + start, first + start + len(block)), block
 
+    def first(self, n_arms: int) -> Pool:
+        """A pool of the first arms alone."""
+        ids = None if self._ids is None else self._ids[:n_arms]
+        return Pool(self.features[:n_arms], ids, names=self.names, max_memory=self.max_memory)
+
     def extended(self, features: Any, ids: Sequence[Hashable] | NDArray[Any] | str | None = None) -> Pool:
         """A new pool with more arms behind the present ones; indices so far keep their meaning."""
         if is_frame(features):

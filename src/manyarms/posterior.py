@@ -54,6 +54,9 @@ class Posterior:
     same inducing arms; among near-duplicate arms the variance is within 1e-3 of k. A smooth kernel on one
     or two features, whose inducing arms are nearly dependent, loses more, up to 3e-2 of k: use float64
     there (tests/agreement/test_single_precision.py).
+
+    `features`, an embedding that needs no inducing arms (eigenfunctions, Fourier features, a projection),
+    takes the place of the Nyström sketch for good; there is then nothing to append.
     """
 
     def __init__(
@@ -64,8 +67,9 @@ class Posterior:
         *,
         storage: DTypeLike = np.float64,
         residual: bool = True,
+        features: Embedding | None = None,
     ) -> None:
-        self.pool = pool
+        self.pool, self.features = pool, features
         self.kernel = as_kernel(kernel)
         self.ridge = positive("ridge", ridge)
         if storage not in (np.float64, np.float32, "float64", "float32", *SPAN_TOLERANCE):
@@ -73,6 +77,8 @@ class Posterior:
         self.storage = np.dtype(storage)
         self._slots = np.full(pool.n_arms, -1, dtype=np.int64)
         self.state = self._empty_state(residual)
+        if features is not None:
+            self.state = self._rebuilt_on(features, self.state)
 
     # ------------------------------------------------------------------ reading
 
@@ -100,10 +106,13 @@ class Posterior:
         """z(x) of some arms, in double precision."""
         return self.state.columns.rows(arms, self.state.width)
 
-    def embedding(self) -> Embedding:
-        """z as a function of features, also for points outside the pool."""
-        inducing = self.state.inducing
-        return Nystrom(self.kernel, self.pool.take(inducing), np.tril(self.rows(inducing)))
+    def embedding(self, state: PosteriorState | None = None) -> Embedding:
+        """z as a function of features, also for points outside the pool; of this state or of another."""
+        if self.features is not None:
+            return self.features
+        state = self.state if state is None else state
+        factor = np.tril(state.columns.rows(state.inducing, state.width))
+        return Nystrom(self.kernel, self.pool.take(state.inducing), factor)
 
     def at(self, features: Any) -> tuple[Floats, Floats]:
         """Mean and variance (squared reward units) at any points, in the pool or not."""
@@ -118,7 +127,7 @@ class Posterior:
 
     def forms(self, vectors: Floats) -> Floats:
         """vᵀz(x) of every arm for each column v of an m × r matrix: an r × A array, in one pass."""
-        return self.state.columns.product(vectors, slice(None))
+        return self.state.forms(vectors)
 
     # ------------------------------------------------------------------ changing
 
@@ -175,10 +184,12 @@ class Posterior:
     def rebuilt(self, inducing: ArrayLike, arms: ArrayLike = (), rewards: ArrayLike = ()) -> PosteriorState:
         """What `rebuild` would lead to, without going there."""
         wanted, pulled, counts, sums = self._checked(inducing, arms, rewards)
+        merged, _ = self._merged(pulled, counts, sums)
+        if self.features is not None:
+            return self._rebuilt_on(self.features, merged)
         points = self.pool.take(wanted)
         gram, prior = self._covariances(points, points), self.state.prior[wanted]
         chosen, factor = independent_subset(gram, prior, SPAN_TOLERANCE[self.storage])
-        merged, _ = self._merged(pulled, counts, sums)
         return self._rebuilt_on(
             Nystrom(self.kernel, points[chosen], factor), replace(merged, inducing=wanted[chosen])
         )
@@ -191,7 +202,7 @@ class Posterior:
         inverse_factor = inverse_lower(V)
         precision = InversePrecision.of(V)
         vector = precision.apply((pulled_rows.T @ state.sums)[:, None])[:, 0]
-        log_det = float(-2.0 * np.log(np.diag(inverse_factor)).sum() - m * np.log(self.ridge))
+        log_det = max(0.0, float(-2.0 * np.log(np.diag(inverse_factor)).sum() - m * np.log(self.ridge)))
         columns = Columns(self.pool.n_arms, self.storage)
         columns.reserve(m)
         values = _empty_values(self.pool.n_arms)
@@ -272,6 +283,8 @@ class Posterior:
         self, inducing: ArrayLike, arms: ArrayLike, rewards: ArrayLike
     ) -> tuple[Ints, Ints, Floats, Floats]:
         wanted = _unique(arm_indices(inducing, self.pool.n_arms))
+        if len(wanted) and self.features is not None:
+            raise InvalidParameterError("inducing", wanted.tolist(), "empty: the features are fixed")
         pulled = arm_indices(arms, self.pool.n_arms)
         return wanted, *grouped(pulled, finite_rewards(rewards, len(pulled)))
 

@@ -42,6 +42,15 @@ class InversePrecision:
         result[:inner] += self.base @ X[:inner]
         return result
 
+    def root(self) -> Floats:
+        """C with C Cᵀ = V⁻¹, O(m³)."""
+        whole = self._folded().base
+        try:
+            return np.asarray(np.linalg.cholesky(whole), dtype=np.float64)
+        except np.linalg.LinAlgError:  # rounding has eaten the smallest eigenvalues
+            values, vectors = np.linalg.eigh(whole)
+            return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+
     def bordered(self, H: Floats, inverse_factor: Floats) -> InversePrecision:
         """After new columns of z: H = V⁻¹C and D = E Eᵀ the Schur complement, `inverse_factor` = E⁻¹.
 

@@ -52,6 +52,10 @@ class PosteriorState:
         """κ², the largest prior variance."""
         return float(self.prior.max())
 
+    def forms(self, vectors: Floats) -> Floats:
+        """vᵀz(x) of every arm for each column v of an m × r matrix: an r × A array, in one pass."""
+        return self.columns.product(vectors, slice(None))
+
     @property
     def variance(self) -> Floats:
         """λσ̃² of every arm: the posterior variance in squared reward units."""
@@ -66,6 +70,11 @@ class PosteriorState:
     def pulls(self) -> int:
         """t, how many rewards have been conditioned on."""
         return int(self.counts.sum())
+
+    @property
+    def escaped(self) -> float:
+        """ρ, what a sketch of V itself has lost; nothing here."""
+        return 0.0
 
     @cached_property
     def effective_dimension(self) -> float:

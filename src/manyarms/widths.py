@@ -59,6 +59,7 @@ class Evidence:
     prior_variance: float  # κ²
     triple_log_sum: float = 0.0  # Σ_s log(1 + 3σ̃²_{fb[s−1]}(x_s)), the first term with the prior k/λ
     log_sum: float = 0.0  # Σ_s log(1 + σ̃²_{fb[s−1]}(x_s)) without the initial arm (authors' code)
+    escaped: float = 0.0  # ρ, what frequent directions have lost of V
 
 
 Width = Callable[[Evidence, Assumptions], float]
@@ -135,6 +136,45 @@ def authors_bbkb(seen: Evidence, given: Assumptions) -> float:
     return given.bias + given.noise_std * math.sqrt(given.batch_ratio * seen.log_sum + given.log_risk)
 
 
+def soful(seen: Evidence, given: Assumptions) -> float:
+    """SOFUL: ξ√(1+ρ/λ)·√(log det((BᵀB+ρI)/λ + I) + 2 log(1/δ)) + (1+ρ/λ)√λF.
+
+    Kuzborskij et al. 2019, Theorem 3 with the determinant itself in place of its bound. It is `exact` when
+    nothing has escaped, and useless when much has.
+    """
+    growth = 1 + seen.escaped / given.ridge
+    noise = given.noise_std * math.sqrt(seen.log_det + 2 * given.log_risk)
+    return math.sqrt(growth) * noise + growth * given.bias
+
+
+def thompson_scale(
+    t: int, log_det: float, given: Assumptions, kappa: float | None = None, printed: bool = False
+) -> float:
+    """α_t of S-GP-TS Theorem 1: 1 + a(B + (R/√τ)√(log det(I+K/τ) + 2 log t²) + c), on √(λσ̃²).
+
+    a = 1/√(1−√(3κ_t)) and c = √κ_t measure the sparse approximation's error κ_t; where it is unknown or
+    at least 1/3 (and for the exact posterior) a = 1, c = 0. `printed` replaces the determinant by the
+    published R√(2 log(t²)/τ), which needs points chosen independently of the noise.
+    """
+    a, c = 1.0, 0.0
+    if kappa is not None and 0 <= kappa < 1 / 3:
+        a, c = 1 / math.sqrt(1 - math.sqrt(3 * kappa)), math.sqrt(kappa)
+    log_t = 2 * math.log(max(t, 1) ** 2)
+    explored = log_t if printed else log_det + log_t
+    noise = given.noise_std / math.sqrt(given.ridge) * math.sqrt(explored)
+    return 1 + a * (given.norm_bound + noise + c)
+
+
+def thompson(seen: Evidence, given: Assumptions) -> float:
+    """α_t of S-GP-TS on the scale of σ̃, the error of the sketch taken as unknown (a = 1, c = 0)."""
+    return math.sqrt(given.ridge) * thompson_scale(seen.pulls, seen.log_det, given)
+
+
+def thompson_printed(seen: Evidence, given: Assumptions) -> float:
+    """α_t as printed, on the scale of σ̃."""
+    return math.sqrt(given.ridge) * thompson_scale(seen.pulls, seen.log_det, given, printed=True)
+
+
 WIDTHS: dict[str, Width] = {
     "exact": exact,
     "exact-printed": exact_printed,
@@ -145,6 +185,9 @@ WIDTHS: dict[str, Width] = {
     "bbkb-printed": bbkb_printed,
     "authors-bkb": authors_bkb,
     "authors-bbkb": authors_bbkb,
+    "soful": soful,
+    "thompson": thompson,
+    "thompson-printed": thompson_printed,
 }
 
 
@@ -178,25 +221,7 @@ def surprise(t: int, width: float, std: float, given: Assumptions) -> float:
     return width * std + given.noise_std * math.sqrt(2 * math.log(2 * max(t, 1) ** 2 / given.delta))
 
 
-# ------------------------------------------------------------------ Thompson sampling and agents
-
-
-def thompson_scale(
-    t: int, log_det: float, given: Assumptions, kappa: float | None = None, printed: bool = False
-) -> float:
-    """α_t of S-GP-TS Theorem 1: 1 + a(B + (R/√τ)√(log det(I+K/τ) + 2 log t²) + c), on √(λσ̃²).
-
-    a = 1/√(1−√(3κ_t)) and c = √κ_t measure the sparse approximation's error κ_t; where it is unknown or
-    at least 1/3 (and for the exact posterior) a = 1, c = 0. `printed` replaces the determinant by the
-    published R√(2 log(t²)/τ), which needs points chosen independently of the noise.
-    """
-    a, c = 1.0, 0.0
-    if kappa is not None and 0 <= kappa < 1 / 3:
-        a, c = 1 / math.sqrt(1 - math.sqrt(3 * kappa)), math.sqrt(kappa)
-    log_t = 2 * math.log(max(t, 1) ** 2)
-    explored = log_t if printed else log_det + log_t
-    noise = given.noise_std / math.sqrt(given.ridge) * math.sqrt(explored)
-    return 1 + a * (given.norm_bound + noise + c)
+# ------------------------------------------------------------------ agents
 
 
 def duets_printed(given: Assumptions) -> float:

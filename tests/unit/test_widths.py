@@ -12,7 +12,13 @@ from manyarms.widths import Assumptions, Evidence, width_named
 
 GIVEN = Assumptions(ridge=0.2, noise_std=0.3, norm_bound=2.0, delta=0.01, epsilon=0.5, batch_ratio=4.0)
 SEEN = Evidence(
-    pulls=50, effective_dimension=7.0, log_det=11.0, prior_variance=1.5, triple_log_sum=20.0, log_sum=9.0
+    pulls=50,
+    effective_dimension=7.0,
+    log_det=11.0,
+    prior_variance=1.5,
+    triple_log_sum=20.0,
+    log_sum=9.0,
+    escaped=0.1,
 )
 LOG, BIAS = math.log(100.0), math.sqrt(0.2) * 2.0
 
@@ -26,6 +32,9 @@ EXPECTED = {
     "bbkb-printed": 4 * (0.6 * math.sqrt(20 + LOG) + (1 + math.sqrt(2)) * BIAS),
     "authors-bkb": BIAS + math.sqrt(0.09 * (math.log(50) * 7 + LOG)),
     "authors-bbkb": BIAS + math.sqrt(0.09 * (4 * 9 + LOG)),
+    "soful": 0.3 * math.sqrt(1.5) * math.sqrt(11 + 2 * LOG) + 1.5 * BIAS,
+    "thompson": math.sqrt(0.2) * (3 + 0.3 / math.sqrt(0.2) * math.sqrt(11 + 2 * math.log(2500))),
+    "thompson-printed": math.sqrt(0.2) * (3 + 0.3 * math.sqrt(2 * math.log(2500) / 0.2)),
 }
 
 

@@ -78,3 +78,12 @@ class Scale(Kernel):
 
     def __repr__(self) -> str:
         return f"Scale({self.kernel!r}, {self.variance!r})"
+
+
+def unscaled(kernel: KernelLike) -> tuple[KernelLike, float]:
+    """The kernel inside any number of `Scale`, and the product of their variances."""
+    variance = 1.0
+    while isinstance(kernel, Scale):
+        variance *= kernel.variance
+        kernel = kernel.kernel
+    return kernel, variance

@@ -3,10 +3,34 @@
 from manyarms.policies.base import Policy, Sparse
 from manyarms.policies.bbkb import BBKB
 from manyarms.policies.bkb import BKB
+from manyarms.policies.cbrap import CBRAP
 from manyarms.policies.eps_greedy import EpsGreedy
 from manyarms.policies.gp_bucb import GPBUCB
+from manyarms.policies.gp_ts import GPTS
 from manyarms.policies.gp_ucb import GPUCB
 from manyarms.policies.mini_gp_ucb import MiniGPUCB
+from manyarms.policies.oful import OFUL
+from manyarms.policies.qff_ts import QFFTS
+from manyarms.policies.rff_ts import RFFTS
+from manyarms.policies.s_gp_ts import SGPTS
+from manyarms.policies.soful import SOFUL
 from manyarms.policies.sor_ucb import SoRUCB
 
-__all__ = ["BBKB", "BKB", "GPBUCB", "GPUCB", "EpsGreedy", "MiniGPUCB", "Policy", "SoRUCB", "Sparse"]
+__all__ = [
+    "BBKB",
+    "BKB",
+    "CBRAP",
+    "GPBUCB",
+    "GPTS",
+    "GPUCB",
+    "OFUL",
+    "QFFTS",
+    "RFFTS",
+    "SGPTS",
+    "SOFUL",
+    "EpsGreedy",
+    "MiniGPUCB",
+    "Policy",
+    "SoRUCB",
+    "Sparse",
+]

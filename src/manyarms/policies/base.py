@@ -7,12 +7,19 @@ from dataclasses import dataclass, fields
 from numbers import Number
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import DTypeLike
+
 from manyarms.choosers import Chooser, UpperBounds
+from manyarms.embeddings import Embedding
 from manyarms.endings import Ending, EveryStep
 from manyarms.errors import InvalidParameterError
 from manyarms.inducing import AllPulled, IncrementalLeverage, InducingRule, LeverageScores
 from manyarms.kernels import KernelLike, as_kernel
 from manyarms.kernels.base import replace_field
+from manyarms.pool import Pool
+from manyarms.posterior import Posterior
+from manyarms.priors import Prior
 from manyarms.validation import at_least_one, non_negative, positive, probability
 from manyarms.widths import Assumptions, Width, width_named
 
@@ -76,6 +83,28 @@ class Policy:
     def width_function(self) -> Width:
         """β."""
         return width_named(self.width, self.width_aliases)
+
+    # ---- what stands for the history, on a given pool
+
+    def on(self, pool: Pool) -> Policy:
+        """The policy with whatever it takes from the pool filled in; an error where the two do not fit."""
+        return self
+
+    def features(self, pool: Pool, rng: np.random.Generator) -> Embedding | None:
+        """A feature map fixed for the whole run, or None for a sketch on inducing arms."""
+        return None
+
+    def posterior(self, pool: Pool, rng: np.random.Generator, storage: DTypeLike = np.float64) -> Posterior:
+        """The model at the start of a run."""
+        assert self.ridge is not None
+        return Posterior(
+            pool, self.kernel, self.ridge, storage=storage, residual=self.keeps_residual,
+            features=self.features(pool, rng),
+        )  # fmt: skip
+
+    def prior(self, pool: Pool, rng: np.random.Generator, storage: DTypeLike = np.float64) -> Prior | None:
+        """What Thompson draws start from, where the posterior's own features do not say it all."""
+        return None
 
     # ---- derived
 

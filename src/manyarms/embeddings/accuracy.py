@@ -1,0 +1,17 @@
+"""How well a feature map stands for its kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from manyarms.embeddings.base import Embedding
+from manyarms.embeddings.nystrom import covariances
+from manyarms.kernels import KernelLike
+
+
+def kernel_error(embedding: Embedding, kernel: KernelLike, X: Any) -> float:
+    """max |z(x)ᵀz(y) − k(x, y)| over all pairs of rows of X: a sample of the arms, since pairs are many."""
+    Z = embedding.matrix(X)
+    return float(np.abs(Z @ Z.T - covariances(kernel, X, X)).max())

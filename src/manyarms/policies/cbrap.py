@@ -1,0 +1,24 @@
+"""CBRAP: OFUL on a random projection of the features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from manyarms.embeddings import Embedding, RandomProjection
+from manyarms.kernels import KernelLike, Linear
+from manyarms.policies.fixed_features import FixedFeatures
+from manyarms.pool import Pool
+
+
+@dataclass(frozen=True, kw_only=True)
+class CBRAP(FixedFeatures):
+    """Yu, Lyu & King 2017: `size` random combinations of the features stand for all of them."""
+
+    kernel: KernelLike = field(default_factory=Linear)
+    size: int = 10
+
+    def features(self, pool: Pool, rng: np.random.Generator) -> Embedding:
+        """P x with normal entries."""
+        return RandomProjection(self.kernel, self.size, rng, pool.n_features)

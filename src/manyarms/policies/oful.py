@@ -1,0 +1,24 @@
+"""OFUL: upper confidence bounds for a linear reward."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from manyarms.embeddings import Embedding
+from manyarms.embeddings.linear import LinearFeatures
+from manyarms.kernels import KernelLike, Linear
+from manyarms.policies.fixed_features import FixedFeatures
+from manyarms.pool import Pool
+
+
+@dataclass(frozen=True, kw_only=True)
+class OFUL(FixedFeatures):
+    """Abbasi-Yadkori et al. 2011: least squares on the features themselves, which lose nothing."""
+
+    kernel: KernelLike = field(default_factory=Linear)
+
+    def features(self, pool: Pool, rng: np.random.Generator) -> Embedding:
+        """x, and the kernel's bias."""
+        return LinearFeatures(self.kernel, pool.n_features)

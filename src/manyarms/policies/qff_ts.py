@@ -1,0 +1,23 @@
+"""QFF-TS: Thompson sampling in quadrature Fourier features, accurate on arms of a few features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from manyarms.embeddings import Embedding, QuadratureFourierFeatures
+from manyarms.policies.fixed_features import FixedFeatures
+from manyarms.policies.thompson import Thompson
+from manyarms.pool import Pool
+
+
+@dataclass(frozen=True, kw_only=True)
+class QFFTS(Thompson, FixedFeatures):
+    """Mutný & Krause 2018: the frequencies of a Gauss–Hermite rule, `nodes` in each feature; for RBF."""
+
+    nodes: int = 16
+
+    def features(self, pool: Pool, rng: np.random.Generator) -> Embedding:
+        """nodesᵈ features."""
+        return QuadratureFourierFeatures(self.kernel, self.nodes, pool.n_features)

@@ -1,0 +1,109 @@
+"""S-GP-TS: Thompson sampling from a sparse posterior, by inducing points (6) or inducing features (7)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from manyarms.embeddings import Embedding
+from manyarms.embeddings.eigenfunctions import Eigenfunctions
+from manyarms.errors import InvalidParameterError
+from manyarms.inducing import KDPP, InducingRule, NoArms
+from manyarms.policies.base import Policy, Sparse
+from manyarms.policies.thompson import Thompson
+from manyarms.pool import Pool
+from manyarms.prior_maps import KINDS, eigenfunctions_over, prior_over
+from manyarms.priors import Prior
+from manyarms.schedules import ROLES, published_size
+from manyarms.validation import count
+
+
+@dataclass(frozen=True, kw_only=True)
+class SGPTS(Thompson, Sparse):
+    """Vakili et al. 2021, draws in the corrected form of `manyarms.draws`.
+
+    rule="points": the sketch stands on pulled arms, drawn by leverage scores (`inducing` "fresh", "union"
+    or "incremental", as in BKB) or by a k-DPP of `size` arms ("kdpp"). rule="features": on the `size`
+    leading eigenfunctions of the kernel on the pool's box (RBF and Matérn). Prior draws have `prior_size`
+    features; `prior_map` says of which kind (`manyarms.prior_maps`). A size is a number or the name of a
+    published rate (`manyarms.schedules`), which `horizon` and the pool turn into one.
+    """
+
+    rule: str = "points"
+    size: int | str = 100
+    prior_size: int | str = 1000
+    prior_map: str = "auto"
+    horizon: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.rule not in ("points", "features"):
+            raise InvalidParameterError("rule", self.rule, "'points' or 'features'")
+        if self.prior_map not in KINDS:
+            raise InvalidParameterError("prior_map", self.prior_map, f"one of {', '.join(KINDS)}")
+        _check_size("size", self.size, self.horizon)
+        _check_size("prior_size", self.prior_size, self.horizon)
+        super().__post_init__()
+
+    def on(self, pool: Pool) -> Policy:
+        """Published rates as numbers; an error when the pool has too few different arms for m points."""
+        size, prior_size = self._number("size", pool), self._number("prior_size", pool)
+        if self.rule == "features":
+            prior_size = max(size, prior_size)
+        elif self.inducing == "kdpp":
+            _check_enough_arms(size, pool)
+        return replace(self, size=size, prior_size=prior_size)
+
+    def inducing_rule(self) -> InducingRule:
+        """Leverage scores or a k-DPP for points, none for features."""
+        if self.rule == "features":
+            return NoArms()
+        if self.inducing == "kdpp":
+            return KDPP(1 if isinstance(self.size, str) else self.size)  # a rate gets its number in `on`
+        return super().inducing_rule()
+
+    def features(self, pool: Pool, rng: np.random.Generator) -> Embedding | None:
+        """The m leading eigenfunctions, for rule (7)."""
+        return self._eigenfunctions(pool).leading(int(self.size)) if self.rule == "features" else None
+
+    def prior(self, pool: Pool, rng: np.random.Generator, storage: DTypeLike = np.float64) -> Prior | None:
+        """All of g for rule (6); for rule (7) the eigenfunctions behind the m that the posterior holds."""
+        if self.rule == "points":
+            return prior_over(pool, self.kernel, int(self.prior_size), rng, self.prior_map, storage)
+        whole, m = self._eigenfunctions(pool), int(self.size)
+        if m == whole.width:
+            return None
+        rest = Eigenfunctions(whole.centre, whole.half_widths, whole.indices[m:], whole.weights[m:])
+        return Prior(pool, self.kernel, rest, storage=storage, residual=False)
+
+    def _eigenfunctions(self, pool: Pool) -> Eigenfunctions:
+        return eigenfunctions_over(pool, self.kernel, int(self.prior_size))
+
+    def _number(self, name: str, pool: Pool) -> int:
+        size = getattr(self, name)
+        if isinstance(size, str):
+            assert self.horizon is not None
+            size = published_size(size, self.kernel, self.horizon, pool.n_features)
+        return int(size)
+
+
+def _check_size(name: str, size: Any, horizon: int | None) -> None:
+    if not isinstance(size, str):
+        count(name, size)
+    elif size not in ROLES:
+        raise InvalidParameterError(name, size, f"a number or one of {', '.join(ROLES)}")
+    elif horizon is None:
+        raise InvalidParameterError("horizon", horizon, f"given with {name}={size!r}, a rate in it")
+
+
+def _check_enough_arms(size: int, pool: Pool) -> None:
+    """m inducing points need as many different arms; counted only where it may come close."""
+    if pool.n_arms > 10 * size:
+        return
+    rows = pool.features.reshape(pool.n_arms, -1)
+    different = len(set(map(repr, rows.tolist())) if rows.dtype == object else np.unique(rows, axis=0))
+    if size > different:
+        rule = f"at most {different}, the number of different arms; take fewer, or leverage scores"
+        raise InvalidParameterError("size", size, rule)

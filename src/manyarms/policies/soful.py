@@ -1,0 +1,48 @@
+"""SOFUL: OFUL, or linear Thompson sampling, with its matrix sketched by frequent directions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from manyarms.choosers import Chooser, ThompsonDraws, UpperBounds
+from manyarms.errors import InvalidParameterError
+from manyarms.kernels import KernelLike, Linear
+from manyarms.policies.fixed_features import FixedFeatures
+from manyarms.pool import Pool
+from manyarms.posterior import Posterior
+from manyarms.sketched import SketchedPosterior
+from manyarms.validation import count
+
+
+@dataclass(frozen=True, kw_only=True)
+class SOFUL(FixedFeatures):
+    """Kuzborskij, Cella & Cesa-Bianchi 2019: a sketch of `size` rows, fixed in advance.
+
+    choose is "ucb" (SOFUL) or "thompson" (their SOFUL-TS). A sketch smaller than the rank of what is
+    pulled loses ever more of V, and the regret becomes linear (BKB paper, §5).
+    """
+
+    kernel: KernelLike = field(default_factory=Linear)
+    size: int = 10
+    choose: str = "ucb"
+    width: str | float = "soful"
+
+    def __post_init__(self) -> None:
+        count("size", self.size, minimum=2)
+        super().__post_init__()
+
+    def chooser(self) -> Chooser:
+        """Bounds or draws."""
+        if self.choose == "ucb":
+            return UpperBounds()
+        if self.choose == "thompson":
+            return ThompsonDraws()
+        raise InvalidParameterError("choose", self.choose, "'ucb' or 'thompson'")
+
+    def posterior(self, pool: Pool, rng: np.random.Generator, storage: DTypeLike = np.float64) -> Posterior:
+        """Linear, with V sketched."""
+        assert self.ridge is not None
+        return SketchedPosterior(pool, self.kernel, self.ridge, self.size, storage=storage)

@@ -1,0 +1,36 @@
+"""What the Thompson-sampling policies share: the best arm of a function drawn from the posterior."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from manyarms.choosers import Chooser, ThompsonDraws
+from manyarms.endings import Ending, EveryStep, FixedSize
+from manyarms.policies.base import Policy
+from manyarms.validation import count
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thompson(Policy):
+    """Settings common to Thompson sampling.
+
+    width is α, by which the posterior's standard deviation is multiplied: "thompson" for α_t of
+    S-GP-TS Theorem 1, or a number (practitioners take 1). batch_size functions are drawn before feedback
+    is used; with `distinct` a batch holds no arm twice.
+    """
+
+    width: str | float = "thompson"
+    batch_size: int = 1
+    distinct: bool = False
+
+    def __post_init__(self) -> None:
+        count("batch_size", self.batch_size)
+        super().__post_init__()
+
+    def chooser(self) -> Chooser:
+        """The best arm of each draw."""
+        return ThompsonDraws(self.batch_size, self.distinct)
+
+    def ending(self) -> Ending:
+        """Every step, or every batch."""
+        return EveryStep() if self.batch_size == 1 else FixedSize(self.batch_size)
