@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike
 
 from manyarms.embeddings import Embedding, Nystrom
 from manyarms.embeddings.accuracy import kernel_error
-from manyarms.embeddings.eigenfunctions import HilbertSpaceFeatures
+from manyarms.embeddings.eigenfunctions import Eigenfunctions, HilbertSpaceFeatures
 from manyarms.embeddings.fourier import RandomFourierFeatures
 from manyarms.embeddings.linear import LinearFeatures
 from manyarms.embeddings.nystrom import SPAN_TOLERANCE, covariances, independent_subset
@@ -29,6 +29,7 @@ from manyarms.validation import Floats, Ints, count
 MOST_JOINT_ARMS = 20_000  # their covariance takes 3.2 GB
 _GOOD_ERROR = 0.01  # of the prior variance
 _LANDMARK_COST = 4  # a landmark costs O(M) per arm where other features cost O(d), and says more
+_NO_WEIGHT = 1e-16  # of the largest
 _PROBES = 300
 
 
@@ -50,10 +51,15 @@ def prior_over(
     return Prior(pool, kernel, features, storage=storage, residual=kind in ("joint", "landmarks"))
 
 
-def eigenfunctions_over(pool: Pool, kernel: KernelLike, size: int) -> HilbertSpaceFeatures:
-    """The `size` leading eigenfunctions on the box of the pool, its margin fitted to the pool's arms."""
+def eigenfunctions_over(pool: Pool, kernel: KernelLike, size: int) -> Eigenfunctions:
+    """The `size` leading eigenfunctions on the box of the pool, its margin fitted to the pool's arms.
+
+    Fewer, where the weights fall so fast that the last ones are nothing beside the first: they would add
+    no digit to k, and numbers that small make every pass over them slow.
+    """
     lower, upper = _box(pool)
-    return HilbertSpaceFeatures(kernel, size, lower, upper, points=_spread_sample(pool))
+    features = HilbertSpaceFeatures(kernel, size, lower, upper, points=_spread_sample(pool))
+    return features.leading(int(np.count_nonzero(features.weights > _NO_WEIGHT * features.weights[0])))
 
 
 def _most_accurate(

@@ -68,7 +68,7 @@ def test_mean_and_covariance_of_20_000_draws(name: str) -> None:
 
 
 def test_gp_ts_draws_from_the_exact_posterior() -> None:
-    """Mean and variance behind GP-TS are those of the dense oracle: the test above is about the right ones."""
+    """Mean and variance behind GP-TS are those of the dense oracle, so the test above has the right ones."""
     opt, pool = trained(POLICIES["exact"])
     ledger = Ledger(pool.n_arms)
     for arm, pulls, total in zip(opt.history.arms, opt.history.counts, opt.history.sums, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -64,22 +65,31 @@ class SGPTS(Thompson, Sparse):
             return KDPP(1 if isinstance(self.size, str) else self.size)  # a rate gets its number in `on`
         return super().inducing_rule()
 
+    @property
+    def sketch_limit(self) -> float:
+        """The compaction factor; fixed features are never started over."""
+        return math.inf if self.rule == "features" else super().sketch_limit
+
     def features(self, pool: Pool, rng: np.random.Generator) -> Embedding | None:
         """The m leading eigenfunctions, for rule (7)."""
-        return self._eigenfunctions(pool).leading(int(self.size)) if self.rule == "features" else None
+        return self._split(pool)[0] if self.rule == "features" else None
 
     def prior(self, pool: Pool, rng: np.random.Generator, storage: DTypeLike = np.float64) -> Prior | None:
         """All of g for rule (6); for rule (7) the eigenfunctions behind the m that the posterior holds."""
         if self.rule == "points":
             return prior_over(pool, self.kernel, int(self.prior_size), rng, self.prior_map, storage)
-        whole, m = self._eigenfunctions(pool), int(self.size)
-        if m == whole.width:
-            return None
-        rest = Eigenfunctions(whole.centre, whole.half_widths, whole.indices[m:], whole.weights[m:])
-        return Prior(pool, self.kernel, rest, storage=storage, residual=False)
+        rest = self._split(pool)[1]
+        return Prior(pool, self.kernel, rest, storage=storage, residual=False) if rest.width else None
 
-    def _eigenfunctions(self, pool: Pool) -> Eigenfunctions:
-        return eigenfunctions_over(pool, self.kernel, int(self.prior_size))
+    def _split(self, pool: Pool) -> tuple[Eigenfunctions, Eigenfunctions]:
+        """The m leading eigenfunctions, and those behind them."""
+        whole = eigenfunctions_over(pool, self.kernel, int(self.prior_size))
+        parts = (slice(None, int(self.size)), slice(int(self.size), None))
+        first, rest = (
+            Eigenfunctions(whole.centre, whole.half_widths, whole.indices[part], whole.weights[part])
+            for part in parts
+        )
+        return first, rest
 
     def _number(self, name: str, pool: Pool) -> int:
         size = getattr(self, name)
