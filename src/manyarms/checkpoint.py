@@ -49,8 +49,10 @@ def save(run: Optimizer, path: Path) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(partial, path)
-    except FileExistsError:
-        raise
+    except OSError as problem:
+        if not isinstance(problem, FileExistsError):  # somebody else's file
+            partial.unlink(missing_ok=True)
+        raise CheckpointError(f"{path}: cannot be written: {problem.strerror or problem}") from problem
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
@@ -192,7 +194,7 @@ def _described_policy(policy: policies.Policy) -> dict[str, Any]:
 
 def _plain_ids(pool: Pool) -> list[Any] | None:
     """Ids as JSON can hold them; None when there are none, or when they are objects of another kind."""
-    if pool.has_ids and all(type(id) in (str, int) for id in pool.ids):
+    if pool.has_ids and all(type(id) in (str, int, float) for id in pool.ids):
         return pool.ids
     return None
 
@@ -204,7 +206,7 @@ def _restored(
     if policy is None:
         policy = _restored_policy(str(path), manifest["policy"])
     else:
-        policy = _matching_policy(path, manifest["policy"], policy)
+        policy = _matching_policy(path, manifest["policy"], policy.on(pool))
     run = _started(pool, policy, manifest)
     run._learner.posterior.restore(_part(arrays, "posterior_"))
     records = _restored_trace(_part(arrays, "trace_"), manifest["reasons"])

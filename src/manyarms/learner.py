@@ -37,11 +37,11 @@ class Memory:
 
 @dataclass(frozen=True)
 class Lesson:
-    """Where feedback leads: the posterior, the memory and the place of every random stream afterwards."""
+    """Where feedback leads: the posterior, the memory and the place of the inducing stream afterwards."""
 
     state: PosteriorState
     memory: Memory
-    streams: dict[str, Any]
+    stream: Any
 
 
 class Learner:
@@ -79,15 +79,15 @@ class Learner:
 
     def lesson(self, arms: Ints, rewards: Floats) -> Lesson:
         """Renew the sketch and condition on these pulls (BBKB l. 11–18), without going there yet."""
-        state, memory, before = self.posterior.state, self.memory, self._streams.state()
-        leverage = state.leverage[arms]
+        state, memory, coins = self.posterior.state, self.memory, self._streams("inducing").bit_generator
+        leverage, before = state.leverage[arms], coins.state
+        pulled = grouped(arms, rewards)
         try:
-            draw, candidates = self._draw(arms)
+            draw, candidates = self._draw(*pulled[:2])
             present = np.zeros(self.posterior.pool.n_arms, dtype=bool)
             present[state.inducing] = True
             fresh = draw.arms[~present[draw.arms]]
-            different = len(arms) if len(arms) <= _BULK else len(np.unique(arms))
-            compact = self._should_compact(len(draw.arms), len(fresh), different)
+            compact = self._should_compact(len(draw.arms), len(fresh), len(pulled[0]))
             after = Memory(
                 self._doubled_norm_bound(arms, rewards),
                 memory.triple_log_sum + float(np.log1p(3 * leverage).sum()),
@@ -100,14 +100,14 @@ class Learner:
             if compact:
                 learned = self.posterior.rebuilt(draw.arms, arms, rewards)
             else:
-                learned = self.posterior.advanced(fresh, *grouped(arms, rewards))
-            return Lesson(learned, after, self._streams.state())
+                learned = self.posterior.advanced(fresh, *pulled)
+            return Lesson(learned, after, coins.state)
         finally:
-            self._streams.restore(before)
+            coins.state = before
 
     def learn(self, lesson: Lesson) -> None:
         """Go where a lesson leads."""
-        self._streams.restore(lesson.streams)
+        self._streams("inducing").bit_generator.state = lesson.stream
         self.posterior.commit(lesson.state)
         self.memory = lesson.memory
 
@@ -131,9 +131,9 @@ class Learner:
                 renewals=0,
             )
 
-    def _draw(self, new: Ints) -> tuple[Draw, int]:
+    def _draw(self, new: Ints, pulls: Floats) -> tuple[Draw, int]:
         """An inducing set from all arms pulled, the new ones included, and how many there were."""
-        arms, counts = self.posterior.counted(new)
+        arms, counts = self.posterior.counted(new, pulls)
         inclusion = np.zeros(self.posterior.pool.n_arms)
         if isinstance(self._rule, IncrementalLeverage | KDPP):  # the others do not look back
             inclusion[list(self.memory.drawn)] = self.memory.probabilities

@@ -37,7 +37,7 @@ from manyarms.posterior import Posterior
 from manyarms.state import PosteriorState
 from manyarms.streams import Streams
 from manyarms.trace import Batch, BatchRecord, Trace
-from manyarms.validation import Floats, Ints, arm_indices, count, finite_rewards
+from manyarms.validation import Floats, Ints, arm_indices, as_array, count, finite_rewards
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,11 @@ class Optimizer:
         if not isinstance(policy, Policy):
             raise InvalidParameterError("policy", policy, "a policy such as manyarms.BBKB(kernel=…)")
         self.budget = None if budget is None else count("budget", budget)
-        self.repeats = repeats if repeats in ("allow", "forbid") else count("repeats", repeats)
+        named = isinstance(repeats, str) and repeats in ("allow", "forbid")
+        self.repeats = repeats if named else count("repeats", repeats)
         self.max_failures = None if max_failures is None else count("max_failures", max_failures)
+        if not isinstance(lazy, bool):
+            raise InvalidParameterError("lazy", lazy, "True or False")
         self.lazy = lazy
         policy = policy.on(pool)
         self.history = History(pool.n_arms)
@@ -121,12 +124,8 @@ class Optimizer:
         allowed = self._allowed(eligible)
         self._check_enough(allowed, limit, exactly)
         self._take_feedback()
-        streams = self._streams.state()
-        try:
+        with self._streams.unused_on_error():
             filled, width = self._fill(allowed, limit, exactly)
-        except BaseException:
-            self._streams.restore(streams)
-            raise
         return self._hand_out(filled, width, started)
 
     def _size(self, n: int | None, at_most: int | None) -> tuple[int | None, bool]:
@@ -165,7 +164,7 @@ class Optimizer:
         return allowed
 
     def _mask(self, eligible: ArrayLike) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        array = np.asarray(eligible)
+        array = as_array("eligible", eligible)
         if array.dtype == np.dtype(bool):
             if array.shape != (self.pool.n_arms,):
                 raise InvalidParameterError(
@@ -246,7 +245,9 @@ class Optimizer:
     def _flags(
         self, failed: bool | Sequence[bool], expected: int
     ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        flags = np.asarray(failed)
+        if failed is False:  # the usual step
+            return np.zeros(expected, dtype=bool)
+        flags = as_array("failed", failed)
         if flags.dtype != np.dtype(bool) or flags.shape not in ((), (expected,)):
             raise InvalidParameterError("failed", failed, f"True, False or {expected} of them")
         return np.broadcast_to(flags, (expected,))

@@ -184,7 +184,7 @@ class Posterior:
     def rebuilt(self, inducing: ArrayLike, arms: ArrayLike = (), rewards: ArrayLike = ()) -> PosteriorState:
         """What `rebuild` would lead to, without going there."""
         wanted, pulled, counts, sums = self._checked(inducing, arms, rewards)
-        merged, _ = self._merged(pulled, counts, sums)
+        merged = self._merged(pulled, counts, sums)
         if self.features is not None:
             return self._rebuilt_on(self.features, merged)
         points = self.pool.take(wanted)
@@ -296,10 +296,9 @@ class Posterior:
         slots[known] = np.where(pulled[slots[known]] == arms[known], slots[known], -1)
         return slots
 
-    def counted(self, arms: Ints) -> tuple[Ints, Floats]:
-        """All arms pulled, these included, and their pulls."""
-        different, counts, _ = grouped(arms, np.zeros(len(arms)))
-        seen, slots = self._seated(different)
+    def counted(self, pulled: Ints, counts: Floats) -> tuple[Ints, Floats]:
+        """All arms pulled, these (different ones) included, and their pulls."""
+        seen, slots = self._seated(pulled)
         return seen, _added(self.state.counts, len(seen), slots, counts)
 
     def _seated(self, pulled: Ints) -> tuple[Ints, Ints]:
@@ -309,17 +308,18 @@ class Posterior:
         slots[unseen] = np.arange(known, known + np.count_nonzero(unseen))
         return np.concatenate([self.state.arms, pulled[unseen]]), slots
 
-    def _merged(self, pulled: Ints, counts: Floats, sums: Floats) -> tuple[PosteriorState, Ints]:
-        """The state with these pulls counted but not conditioned on, and each pulled arm's place in it."""
-        state = self.state
+    def _merged(self, pulled: Ints, counts: Floats, sums: Floats) -> PosteriorState:
+        """The state with these pulls counted but not conditioned on."""
         seen, slots = self._seated(pulled)
-        merged = replace(
-            state,
-            arms=seen,
-            counts=_added(state.counts, len(seen), slots, counts),
-            sums=_added(state.sums, len(seen), slots, sums),
-        )
-        return merged, slots
+        return replace(self.state, **self._totals(seen, slots, counts, sums))
+
+    def _totals(self, seen: Ints, slots: Ints, counts: Floats, sums: Floats) -> dict[str, Any]:
+        """The state's entries about pulls after more of them, of the arms at `slots` of `seen`."""
+        return {
+            "arms": seen,
+            "counts": _added(self.state.counts, len(seen), slots, counts),
+            "sums": _added(self.state.sums, len(seen), slots, sums),
+        }
 
     def advanced(self, wanted: Ints, pulled: Ints, counts: Floats, sums: Floats) -> PosteriorState:
         """`updated` for input known to be right: different arms to append, different arms pulled.
@@ -327,8 +327,7 @@ class Posterior:
         It writes only outside the state in use.
         """
         state, m, known = self.state, self.state.width, len(self.state.arms)
-        merged, slots = self._merged(pulled, counts, sums)
-        seen = merged.arms
+        seen, slots = self._seated(pulled)
         store = state.pulled_rows
         store.reserve(len(seen), m + len(wanted))
         store.write(slice(known, len(seen)), slice(0, m), state.columns.rows(seen[known:], m))
@@ -361,7 +360,8 @@ class Posterior:
         if forms:
             values = self._pass_over_pool(np.hstack(forms), border, pulls, accepted, seen, at_seen)
         inducing = np.concatenate([state.inducing, accepted])
-        return replace(merged, inducing=inducing, weights=weights, pool_values=values)
+        totals = self._totals(seen, slots, counts, sums)
+        return replace(state, inducing=inducing, weights=weights, pool_values=values, **totals)
 
     def _independent(self, wanted: Ints) -> tuple[Ints, Floats, Floats] | None:
         """Of the wanted arms those that add to the span, their rows of z and their residual's factor."""

@@ -51,7 +51,7 @@ class SketchedPosterior(Posterior):
     def advanced(self, wanted: Ints, pulled: Ints, counts: Floats, sums: Floats) -> PosteriorState:
         """Take the pulled rows into the sketch and b; one pass over the pool for mean and variance."""
         state, known = self._sketched(), len(self.state.arms)
-        merged, _ = self._merged(pulled, counts, sums)
+        merged = self._merged(pulled, counts, sums)
         if not len(pulled):
             return merged
         rows = state.pulled_rows

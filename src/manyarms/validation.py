@@ -100,6 +100,14 @@ def is_missing(value: Any) -> bool:
     return isinstance(value, float | np.floating) and math.isnan(value)
 
 
+def as_array(name: str, values: Any) -> NDArray[Any]:
+    """`values` as an array; lists of unequal lengths are refused."""
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise InvalidParameterError(name, values, "a plain array or list") from None
+
+
 def arm_indices(arms: ArrayLike, n_arms: int) -> Ints:
     """`arms` as a vector of integer indices into a pool of `n_arms`; negative indices are refused."""
     try:
@@ -132,8 +140,11 @@ def finite_rewards(rewards: ArrayLike, expected: int) -> Floats:
         given = np.asarray(rewards)
         if given.dtype.kind not in "biufO":  # numpy would read numbers out of strings and dates
             raise TypeError
-        with np.errstate(over="ignore"):
-            array = np.atleast_1d(given.astype(np.float64))
+        if given.dtype == np.float64:  # the usual step
+            array = np.atleast_1d(given.copy())
+        else:
+            with np.errstate(over="ignore"):
+                array = np.atleast_1d(given.astype(np.float64))
     except (TypeError, ValueError, OverflowError):
         raise InvalidRewardError(f"rewards must be finite numbers, got {shown(rewards)}") from None
     if array.shape != (expected,):

@@ -212,7 +212,7 @@ def test_a_failed_save_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch):
     before = path.read_bytes()
     opt = ma.Optimizer.load(path)
     monkeypatch.setattr(np, "savez", lambda *args, **kwargs: (_ for _ in ()).throw(OSError("disk full")))
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(errors.CheckpointError, match="disk full"):
         opt.save(path)
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["run"]
@@ -224,3 +224,18 @@ def test_the_file_is_an_open_format(tmp_path):
         assert all(name.endswith(".npy") for name in archive.namelist())
     with np.load(path, allow_pickle=False) as archive:
         assert json.loads(archive["manifest"].tobytes())["format"] == "manyarms run"
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    opt = ma.Optimizer(ma.Pool(np.eye(3)), ma.BKB(kernel=ma.RBF()))
+    (tmp_path / "folder").mkdir()
+    for place in (tmp_path / "missing" / "run.npz", tmp_path / "folder"):
+        with pytest.raises(errors.CheckpointError, match="cannot be written"):
+            opt.save(place)
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"], "nothing half-written stays"
+
+
+def test_numbers_as_ids_come_back(tmp_path):
+    opt = ma.Optimizer(ma.Pool(np.eye(3), ids=[0.1, 2.5, 1e-30]), ma.BKB(kernel=ma.RBF()))
+    opt.save(tmp_path / "run.npz")
+    assert ma.Optimizer.load(tmp_path / "run.npz").pool.ids == [0.1, 2.5, 1e-30]

@@ -458,3 +458,19 @@ def test_a_batch_cannot_be_rearranged_behind_the_optimizers_back(problem):
     batch = optimizer(problem).ask(3)
     with pytest.raises(ValueError, match="read-only"):
         batch.tickets[0] = 7
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda opt: opt.ask(eligible=[[True], [True, False]]), "eligible"),
+        (lambda opt: opt.tell(opt.ask(2), [1.0, 2.0], failed=[[True], [True, False]]), "failed"),
+        (lambda opt: ma.Optimizer(opt.pool, opt.policy, repeats=np.array([1, 2])), "repeats"),
+        (lambda opt: ma.Optimizer(opt.pool, opt.policy, lazy="no"), "lazy"),
+    ],
+    ids=["eligible", "failed", "repeats", "lazy"],
+)
+def test_ragged_and_misread_settings_are_named(call, says):
+    opt = ma.Optimizer(ma.Pool(np.eye(4)), ma.BKB(kernel=ma.RBF()), seed=0)
+    with pytest.raises(errors.InvalidParameterError, match=says):
+        call(opt)
