@@ -15,7 +15,7 @@ import numpy as np
 
 from manyarms.hallucination import Hallucination
 from manyarms.posterior import Posterior
-from manyarms.validation import at_least_one, count
+from manyarms.validation import Floats, at_least_one, count
 
 
 @dataclass(frozen=True)
@@ -142,40 +142,60 @@ class LocalRatio:
 
 
 class _LocalMeter(_VarianceSum):
+    """Ratios are summed up only when their largest could have passed the bound.
+
+    A pick raises no ratio by more than its own largest share, so the sum of those is an upper limit. A run
+    of picks of arms met before therefore costs O(1) each, and now and then one look at every arm.
+    """
+
     def __init__(self, bound: float, posterior: Posterior, overlay: Hallucination) -> None:
         super().__init__()
         self.bound, self._posterior, self._overlay = bound, posterior, overlay
         self._global = 1.0
-        self._waiting: list[int] = []  # picks not yet in the ratios: none is computed below the global bound
-        self._shrinkage: dict[int, np.ndarray[tuple[int], np.dtype[np.float64]]] = {}
+        self._new: list[int] = []  # picks not yet in the limit: none is looked at below the global bound
+        self._waiting: list[int] = []  # picks in the limit but not yet in the ratios
+        self._shares: dict[int, tuple[Floats, float]] = {}  # by arm: what a pick adds, and the most of it
         self._ratios = np.ones(posterior.pool.n_arms)
+        self._limit = 1.0  # no ratio is above it
 
     def add(self, pick: Pick) -> str | None:
         self._global += pick.feedback_leverage
-        self._waiting.append(pick.arm)
+        self._new.append(pick.arm)
         if self._global <= self.bound:
             self.ratio = self._global
             return None
-        self._count_waiting()
-        self.ratio = float(self._ratios.max())
+        self._meet(self._new)
+        self._limit += sum(self._shares[arm][1] for arm in self._new)
+        self._waiting += self._new
+        self._new.clear()
+        if self._limit > self.bound:
+            self._sum_up()
+        self.ratio = self._limit
         return "local variance ratio" if self.ratio > self.bound else None
 
-    def _count_waiting(self) -> None:
-        """All arms not met before in one pass over the pool; a repeated arm costs no pass."""
-        room = self._posterior.pool.max_memory // (8 * len(self._ratios))
-        if len(self._shrinkage) + len(self._waiting) > max(room, 1):
-            self._shrinkage.clear()
-        fresh = [arm for arm in dict.fromkeys(self._waiting) if arm not in self._shrinkage]
-        if fresh:
-            solved = np.column_stack([self._overlay.at_feedback(arm) for arm in fresh])
-            forms = self._posterior.forms(solved)
-            leverage = np.maximum(self._posterior.leverage, np.finfo(float).tiny)
-            for arm, form in zip(fresh, forms, strict=True):
-                self._shrinkage[arm] = form * form / leverage
-                self._shrinkage[arm][arm] = leverage[arm]
+    def _sum_up(self) -> None:
         for arm in self._waiting:
-            self._ratios += self._shrinkage[arm]
+            self._ratios += self._shares[arm][0]
         self._waiting.clear()
+        self._limit = float(self._ratios.max())
+
+    def _meet(self, arms: list[int]) -> None:
+        """Shares of the arms not met before, in one pass over the pool for all of them."""
+        fresh = [arm for arm in dict.fromkeys(arms) if arm not in self._shares]
+        if not fresh:
+            return
+        room = self._posterior.pool.max_memory // (8 * len(self._ratios))
+        if len(self._shares) + len(fresh) > max(room, 1):
+            self._sum_up()
+            self._shares.clear()
+            fresh = list(dict.fromkeys(arms))
+        solved = np.column_stack([self._overlay.at_feedback(arm) for arm in fresh])
+        forms = self._posterior.forms(solved)
+        leverage = np.maximum(self._posterior.leverage, np.finfo(float).tiny)
+        for arm, form in zip(fresh, forms, strict=True):
+            share = form * form / leverage
+            share[arm] = leverage[arm]
+            self._shares[arm] = share, float(share.max())
 
 
 @dataclass(frozen=True)
