@@ -1,19 +1,13 @@
-"""A run as plain arrays with a JSON manifest, in two forms. Nothing is pickled.
+"""A whole run in one file: an npz archive of plain arrays with a JSON manifest. Nothing is pickled.
 
-`save` and `load`: the whole run in one npz file. Every number that the next step reads is stored, not
-recomputed, so a loaded run goes on bit for bit. The file is written beside its destination and moved into
-place, so an interrupted save harms nothing.
-
-`to_bytes` and `from_bytes`: only what cannot be rebuilt from the pool, a few kilobytes even for a pool of
-millions. The posterior is built anew on the same inducing arms, which costs O(A·m²) and agrees with the
-saved one up to rounding (a sketch by frequent directions, SOFUL's, depends on the order of pulls and starts
-over). Two runs restored from the same bytes are the same bit for bit.
+Every number that the next step reads is stored, not recomputed, so a loaded run goes on bit for bit.
+The file is written beside its destination and moved into place, so an interrupted save harms nothing.
+(`manyarms.light_state` is the other form: a run without its pool.)
 """
 
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
 import os
 from collections import Counter
@@ -27,13 +21,13 @@ from manyarms import policies
 from manyarms.errors import CheckpointError, InvalidKernelError, ManyarmsError
 from manyarms.kernels.describe import describe, from_description
 from manyarms.learner import Memory
+from manyarms.learning import model_from
 from manyarms.optimizer import Optimizer, Told
 from manyarms.pool import Pool
 from manyarms.trace import BatchRecord, Trace
 
-FORMAT, LIGHT_FORMAT, VERSION = "manyarms run", "manyarms run without its pool", 1
+FORMAT, VERSION = "manyarms run", 1
 Arrays = Mapping[str, Any]
-_REBUILT_FROM = ("inducing", "arms", "counts", "sums")  # of the posterior
 
 
 def save(run: Optimizer, path: Path) -> None:
@@ -45,7 +39,7 @@ def save(run: Optimizer, path: Path) -> None:
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with open(partial, "xb") as stream:
-            _write(stream, run, FORMAT, _whole(run), arrays)
+            write_archive(stream, run, FORMAT, _whole(run), arrays)
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(partial, path)
@@ -63,7 +57,7 @@ def load(path: Path, pool: Pool | None = None, policy: policies.Policy | None = 
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file")
     with open(path, "rb") as stream:
-        manifest, arrays = _read(stream, str(path), FORMAT)
+        manifest, arrays = read_archive(stream, str(path), FORMAT)
     try:
         return _restored(path, manifest, arrays, pool, policy)
     except ManyarmsError:
@@ -72,66 +66,40 @@ def load(path: Path, pool: Pool | None = None, policy: policies.Policy | None = 
         raise CheckpointError(f"{path}: damaged: {problem!r}") from None
 
 
-def to_bytes(run: Optimizer) -> bytes:
-    """The run without its pool, the columns over it, and the trace of past batches."""
-    stream = io.BytesIO()
-    arrays = {f"posterior_{name}": getattr(run.posterior.state, name) for name in _REBUILT_FROM}
-    _write(stream, run, LIGHT_FORMAT, {"pool": _shape(run.pool)}, arrays)
-    return stream.getvalue()
+def started(pool: Pool, policy: policies.Policy, manifest: dict[str, Any]) -> Optimizer:
+    """A run at its beginning, under the model it had, and with the arms that were added since.
 
-
-def from_bytes(data: bytes, pool: Pool, policy: policies.Policy | None = None) -> Optimizer:
-    """Take up a run that `to_bytes` wrote, on the same pool (the caller knows that it is the same).
-
-    A policy given here replaces the saved one: the past is kept, kernel, ridge and rules are the new ones.
+    Encodings and feature maps are made for the arms there are at the time, so this is the way to the same
+    ones.
     """
-    name = "the saved state"
-    manifest, arrays = _read(io.BytesIO(data), name, LIGHT_FORMAT)
-    try:
-        if manifest["pool"] != _shape(pool):
-            raise CheckpointError(f"{name}: of a pool of shape {manifest['pool']}, this has {_shape(pool)}")
-        run = _started(pool, policy or _restored_policy(name, manifest["policy"]), manifest)
-        saved = _part(arrays, "posterior_")
-        counts = saved["counts"].astype(np.int64)
-        rewards = np.zeros(counts.sum())
-        rewards[np.cumsum(counts) - counts] = saved["sums"]  # one pull of each arm carries its whole sum
-        run.posterior.rebuild(saved["inducing"], np.repeat(saved["arms"], counts), rewards)
-        _carry_on(run, manifest, arrays, first_ticket=manifest["ledger"]["next_ticket"])
-    except ManyarmsError:
-        raise
-    except (KeyError, ValueError, TypeError, IndexError) as problem:
-        raise CheckpointError(f"{name}: damaged: {problem!r}") from None
-    return run
-
-
-def _started(pool: Pool, policy: policies.Policy, manifest: dict[str, Any]) -> Optimizer:
-    """A run at its beginning, on the arms it began with, and then on those added since.
-
-    Feature maps are made for the arms of the beginning, so this is the way to the same ones.
-    """
-    first = manifest["started_with"]
+    first, then = manifest["started_with"], manifest["modelled_with"]
     run = Optimizer(pool if first == pool.n_arms else pool.first(first), policy, **manifest["settings"])
-    if first < pool.n_arms:
+    if then > first:
+        run._grow(pool.first(then))
+    if manifest["model"] is not None:
+        run._mind = run._mind.with_model(model_from(manifest["model"]), run._streams)
+    if then < pool.n_arms:
         run._grow(pool)
+    run.modelled_with = then
     return run
 
 
-def _shape(pool: Pool) -> list[int]:
-    return [pool.n_arms, pool.n_features]
-
-
-def _write(stream: IO[bytes], run: Optimizer, form: str, more: dict[str, Any], arrays: Arrays) -> None:
+def write_archive(stream: IO[bytes], run: Optimizer, form: str, more: dict[str, Any], arrays: Arrays) -> None:
     """The archive: the arrays given, the history, and the manifest with `more` in it."""
     history = {
         f"history_{name}": getattr(run.history, name) for name in ("arms", "counts", "sums", "squares")
     }
-    manifest = {"format": form, "version": VERSION, **_common(run), **more}
+    pack(stream, {"format": form, "version": VERSION, **_common(run), **more}, {**arrays, **history})
+
+
+def pack(stream: IO[bytes], manifest: dict[str, Any], arrays: Arrays) -> None:
+    """Arrays and manifest in one archive."""
     written = json.dumps(manifest, default=lambda number: number.item()).encode()
-    everything = {**arrays, **history, "manifest": np.frombuffer(written, dtype=np.uint8)}
-    np.savez(stream, allow_pickle=False, **everything)
+    np.savez(stream, allow_pickle=False, **arrays, manifest=np.frombuffer(written, dtype=np.uint8))
 
 
-def _read(stream: IO[bytes], name: str, form: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def read_archive(stream: IO[bytes], name: str, form: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Manifest and arrays of an archive in this form; `name` serves messages."""
     try:
         with np.load(stream, allow_pickle=False) as archive:
             arrays = {key: archive[key] for key in archive.files}
@@ -164,8 +132,11 @@ def _common(run: Optimizer) -> dict[str, Any]:
     """The part of the manifest that both forms have."""
     ledger = run._ledger
     return {
-        "policy": _described_policy(run.policy),
+        "policy": _described_policy(run._mind.modelled.asked),
+        "model": None if run.model is None else run.model.describe(),
+        "plan": run._plan,
         "started_with": run.started_with,
+        "modelled_with": run.modelled_with,
         "settings": {
             "seed": run.seed,
             "budget": run.budget,
@@ -189,7 +160,11 @@ def _common(run: Optimizer) -> dict[str, Any]:
 
 def _described_policy(policy: policies.Policy) -> dict[str, Any]:
     settings = {field.name: getattr(policy, field.name) for field in dataclasses.fields(policy)}
-    return {"name": type(policy).__name__, **settings, "kernel": describe(policy.kernel)}
+    return {"name": type(policy).__name__, **settings, "kernel": _described_kernel(policy)}
+
+
+def _described_kernel(policy: policies.Policy) -> Any:
+    return policy.kernel if isinstance(policy.kernel, str) else describe(policy.kernel)
 
 
 def _plain_ids(pool: Pool) -> list[Any] | None:
@@ -204,26 +179,27 @@ def _restored(
 ) -> Optimizer:
     pool = _restored_pool(path, manifest["pool"], arrays, pool)
     if policy is None:
-        policy = _restored_policy(str(path), manifest["policy"])
+        policy = restored_policy(str(path), manifest["policy"])
     else:
-        policy = _matching_policy(path, manifest["policy"], policy.on(pool))
-    run = _started(pool, policy, manifest)
-    run._learner.posterior.restore(_part(arrays, "posterior_"))
-    records = _restored_trace(_part(arrays, "trace_"), manifest["reasons"])
+        fitted = policy if policy.kernel == "auto" else policy.on(pool)
+        policy = _matching_policy(path, manifest["policy"], fitted)
+    run = started(pool, policy, manifest)
+    run._learner.posterior.restore(part(arrays, "posterior_"))
+    records = _restored_trace(part(arrays, "trace_"), manifest["reasons"])
     past = int(records[0].tickets[0]) if records else manifest["ledger"]["next_ticket"]
-    _carry_on(run, manifest, arrays, first_ticket=past)
+    carry_on(run, manifest, arrays, first_ticket=past)
     for record in records:
         run._trace.add(record)
     return run
 
 
-def _carry_on(run: Optimizer, manifest: dict[str, Any], arrays: Arrays, first_ticket: int) -> None:
+def carry_on(run: Optimizer, manifest: dict[str, Any], arrays: Arrays, first_ticket: int) -> None:
     """Everything but the posterior, as both forms hold it; the trace begins at `first_ticket`."""
     memory = manifest["memory"] | {
         name: tuple(manifest["memory"][name]) for name in ("drawn", "probabilities")
     }
     run._learner.memory = Memory(**memory)
-    run.history.restore(**_part(arrays, "history_"))
+    run.history.restore(**part(arrays, "history_"))
     run._streams.restore(manifest["streams"])
     ledger, saved = run._ledger, manifest["ledger"]
     ledger.next_ticket = saved["next_ticket"]
@@ -231,7 +207,7 @@ def _carry_on(run: Optimizer, manifest: dict[str, Any], arrays: Arrays, first_ti
     ledger.forgotten = set(saved["forgotten"])
     ledger.failures = Counter(dict(saved["failures"]))
     run._waiting = [Told((kind, order), arm, reward) for kind, order, arm, reward in manifest["waiting"]]
-    run._unasked = manifest["unasked"]
+    run._unasked, run._plan = manifest["unasked"], manifest["plan"]
     run._trace = _LaterTrace([], [_NO_RECORD] * first_ticket)
 
 
@@ -259,7 +235,8 @@ def _restored_pool(path: Path, saved: dict[str, Any], arrays: Arrays, pool: Pool
     return pool
 
 
-def _restored_policy(path: str, saved: dict[str, Any]) -> policies.Policy:
+def restored_policy(path: str, saved: dict[str, Any]) -> policies.Policy:
+    """The policy a manifest describes."""
     settings = {key: value for key, value in saved.items() if key not in ("name", "kernel")}
     kind = getattr(policies, saved["name"], None) if saved["name"] in policies.__all__ else None
     if kind is None:
@@ -267,7 +244,9 @@ def _restored_policy(path: str, saved: dict[str, Any]) -> policies.Policy:
             f"{path}: {saved['name']} is not one of this package's policies; give it to load()"
         )
     try:
-        policy: policies.Policy = kind(kernel=from_description(saved["kernel"]), **settings)
+        learned = isinstance(saved["kernel"], str)
+        kernel = saved["kernel"] if learned else from_description(saved["kernel"])
+        policy: policies.Policy = kind(kernel=kernel, **settings)
     except InvalidKernelError as problem:
         raise CheckpointError(f"{path}: {problem}; give the policy to load()") from None
     return policy
@@ -279,7 +258,7 @@ def _matching_policy(path: Path, saved: dict[str, Any], policy: policies.Policy)
         policy = dataclasses.replace(policy, oversampling=saved["oversampling"])
     given = json.loads(json.dumps(_described_policy(policy)))
     different = [name for name in {*given, *saved} if given.get(name) != saved.get(name)]
-    if different and not (different == ["kernel"] and saved["kernel"]["kernel"] == "custom"):
+    if different and not (different == ["kernel"] and "custom" in str(saved["kernel"])):
         name = sorted(different)[0]
         raise CheckpointError(
             f"{path}: the run's policy had {name} = {saved.get(name)!r}, this has {given.get(name)!r}"
@@ -287,7 +266,8 @@ def _matching_policy(path: Path, saved: dict[str, Any], policy: policies.Policy)
     return policy
 
 
-def _part(arrays: Arrays, prefix: str) -> dict[str, Any]:
+def part(arrays: Arrays, prefix: str) -> dict[str, Any]:
+    """The arrays whose names begin so, without that beginning."""
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 

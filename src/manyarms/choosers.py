@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -215,6 +215,22 @@ class ThompsonDraws:
 
 
 @dataclass(frozen=True)
+class Planned:
+    """Arms settled before there was anything to learn from: an initial design, or what is left of it."""
+
+    arms: tuple[int, ...]
+
+    def fill(self, round: Round) -> Filled:
+        """As many of them as may be, in order; a batch of a larger size is filled up at random."""
+        most = len(self.arms) if round.limit is None else round.limit
+        picked = [arm for arm in self.arms if round.allowed[arm] > 0][:most]
+        round.allowed[picked] -= 1
+        if round.exactly and len(picked) < most:
+            picked += UniformStart().fill(replace(round, limit=most - len(picked))).arms
+        return Filled(picked, "initial design", _counted(round, picked))
+
+
+@dataclass(frozen=True)
 class UniformStart:
     """The first pull of a run: one arm uniformly at random, its own batch (spec §4, "Start")."""
 
@@ -227,9 +243,14 @@ class UniformStart:
             turn = round.stream("start").permutation(left)[: size - len(picked)]
             round.allowed[turn] -= 1
             picked = np.concatenate([picked, turn])
-        meter = _started_meter(round)
-        for arm in picked:
-            level = float(round.posterior.leverage[arm])
-            meter.add(Pick(int(arm), level, level))
         reason = "first arm" if size == 1 else "size asked for"
-        return Filled([int(arm) for arm in picked], reason, meter.ratio)
+        return Filled(picked.tolist(), reason, _counted(round, picked.tolist()))
+
+
+def _counted(round: Round, arms: list[int]) -> float:
+    """The ratio after picks that no rule had to stop."""
+    meter = _started_meter(round)
+    for arm in arms:
+        level = float(round.posterior.leverage[arm])
+        meter.add(Pick(arm, level, level))
+    return meter.ratio

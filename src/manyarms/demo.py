@@ -1,9 +1,18 @@
-"""What `make demo` runs: BBKB finds a good arm among 20 000 from 2 000 noisy evaluations."""
+"""What `make demo` runs: a complete campaign, from a table of candidates to a report page.
+
+BBKB finds a good arm among 20 000 from 2 000 noisy evaluations. The commands are the ones a user would type;
+they are printed before they run. Everything is written to one folder (by default `build/demo`).
+"""
 
 from __future__ import annotations
 
+import csv
+import shlex
+import subprocess
 import sys
 import time
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,50 +20,79 @@ import manyarms as ma
 from manyarms.validation import Floats
 
 N_ARMS, BUDGET, NOISE, LENGTHSCALE = 20_000, 2_000, 0.1, 0.25
+NAMES = ("pool.csv", "truth.npy", "demo.db", "demo.db-wal", "demo.db-shm", "results.csv", "report.html")
+NEW = (
+    f"new demo.db --pool pool.csv --id name --kernel rbf --lengthscale {LENGTHSCALE} --noise {NOISE} "
+    f"--signal 1 --mean 0 --width 3 --budget {BUDGET}"
+)
+STEPS = (
+    NEW,
+    "run demo.db --python manyarms.demo:measure",
+    "best demo.db -k 5",
+    "export demo.db results.csv",
+    "report demo.db --html report.html --optimum 1",
+)
 
 
-def generated_problem(seed: int, n_arms: int) -> tuple[ma.Pool, Floats]:
+def generated_problem(seed: int, n_arms: int) -> tuple[Floats, Floats]:
     """Candidates in the unit cube and their true values: 40 smooth hills and hollows, the highest at 1."""
     rng = np.random.default_rng(seed)
     features, centres = rng.random((n_arms, 3)), rng.random((40, 3))
     values = ma.RBF(LENGTHSCALE).matrix(features, centres) @ rng.normal(size=40)
-    return ma.Pool(features), values / values.max()
+    return features, values / values.max()
 
 
-def main() -> None:
-    """Run and report."""
-    pool, truth = generated_problem(seed=0, n_arms=N_ARMS)
-    noise = np.random.default_rng(1)
-    policy = ma.BBKB(kernel=ma.RBF(LENGTHSCALE), noise_std=NOISE, width=3.0)
-    print(f"{N_ARMS} candidates, {BUDGET} evaluations with noise of standard deviation {NOISE}")
+def write_problem(folder: Path) -> Floats:
+    """The table the user has, and the truth that only the measuring device knows."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in NAMES:
+        (folder / name).unlink(missing_ok=True)
+    features, truth = generated_problem(seed=0, n_arms=N_ARMS)
+    with open(folder / "pool.csv", "w", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["name", "x1", "x2", "x3"])
+        writer.writerows([f"recipe {arm}", *row] for arm, row in enumerate(features.tolist()))
+    np.save(folder / "truth.npy", truth)
+    return truth
+
+
+def measure(arm: Any) -> float:
+    """The measuring device: the true value plus noise that belongs to the ticket."""
+    truth = np.load("truth.npy", mmap_mode="r")
+    return float(truth[arm.index] + NOISE * np.random.default_rng((1, arm.ticket)).standard_normal())
+
+
+def main(folder: Path = Path("build") / "demo") -> None:
+    """Run the commands and say what was found."""
+    truth = write_problem(folder)
+    print(f"{N_ARMS} candidates in {folder / 'pool.csv'}, noise of standard deviation {NOISE}")
     started = time.perf_counter()
-    result = ma.maximize(
-        lambda arm: float(truth[arm.index] + NOISE * noise.standard_normal()),
-        pool,
-        budget=BUDGET,
-        policy=policy,
-        seed=0,
-        progress=sys.stderr.isatty(),
-    )
-    seconds = time.perf_counter() - started
-    report(result, truth, seconds)
+    for step in STEPS:
+        print(f"\n$ manyarms {step}", flush=True)
+        command = [sys.executable, "-c", "from manyarms.cli.main import main; main()", *shlex.split(step)]
+        if subprocess.run(command, cwd=folder, check=False).returncode:
+            sys.exit(1)
+    summarise(folder, truth, time.perf_counter() - started)
 
 
-def report(result: ma.Result, truth: Floats, seconds: float) -> None:
-    """Print what was found."""
-    best, trace = result.best, result.optimizer.trace
-    regrets = truth.max() - truth[result.arms]
-    sizes = [len(record.arms) for record in trace]
-    print(f"best arm found    {best.id}: model {best.mean:.3f} ± {best.std:.3f}, true {truth[best.arm]:.4f}")
-    print(f"known optimum     {int(truth.argmax())}: true {truth.max():.4f}")
+def summarise(folder: Path, truth: Floats, seconds: float) -> None:
+    """How close the search came, which only a demonstration can know."""
+    with open(folder / "results.csv", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    arms = np.array([int(row["id"].removeprefix("recipe ")) for row in rows])
+    regrets = truth.max() - truth[arms]
+    tried, times = np.unique(arms, return_counts=True)
+    most = tried[times.argmax()]
+    random = (truth.max() - truth).mean()
+    print(f"\nmost measured     recipe {most}: {times.max()} times, true {truth[most]:.4f}")
+    print(f"known optimum     recipe {int(truth.argmax())}: true {truth.max():.4f}")
     print(f"regret            {regrets.sum():.1f} in all, {regrets.mean():.4f} a step, "
           f"{regrets[-len(regrets) // 10 :].mean():.4f} a step in the last tenth")  # fmt: skip
-    random = (truth.max() - truth).mean()
     print(f"random choice     {random * len(regrets):.1f} in all, {random:.4f} a step")
-    print(f"batches           {len(sizes)}, the largest {max(sizes)}")
-    tried = len(result.optimizer.history)
-    print(f"sketch            {trace[-1].dictionary_size} inducing arms, {tried} arms tried")
+    batches = len({row["batch"] for row in rows})
+    print(f"candidates tried  {len(tried)} of {N_ARMS} in {batches} batches")
     print(f"seconds           {seconds:.1f}")
+    print(f"report            {folder / 'report.html'}")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ shrunk since the last feedback.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -174,8 +175,8 @@ class _LocalMeter(_VarianceSum):
         return "local variance ratio" if self.ratio > self.bound else None
 
     def _sum_up(self) -> None:
-        for arm in self._waiting:
-            self._ratios += self._shares[arm][0]
+        for arm, times in Counter(self._waiting).items():
+            self._ratios += times * self._shares[arm][0]
         self._waiting.clear()
         self._limit = float(self._ratios.max())
 

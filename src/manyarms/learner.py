@@ -10,7 +10,9 @@ import numpy as np
 from manyarms.errors import InvalidParameterError
 from manyarms.history import grouped
 from manyarms.inducing import KDPP, Candidates, Draw, IncrementalLeverage
+from manyarms.learning import Targets
 from manyarms.policies import Policy, Sparse
+from manyarms.pool import Pool
 from manyarms.posterior import Posterior
 from manyarms.state import PosteriorState
 from manyarms.streams import Streams
@@ -111,6 +113,30 @@ class Learner:
         self.posterior.commit(lesson.state)
         self.memory = lesson.memory
 
+    def start_from(self, seen: Targets, basis: Ints, rng: np.random.Generator) -> None:
+        """Take in a whole history at once, as after the kernel has changed.
+
+        Leverage scores under the new kernel come from a posterior on the pulled arms alone, which stands
+        on all of them, or on those in `basis` when they are many. The pool is passed over once.
+        """
+        posterior, counts = self.posterior, seen.counts
+        leverage = np.zeros(len(seen.arms))
+        if posterior.features is None:
+            few = Posterior(Pool(posterior.pool.take(seen.arms)), self.policy.covariance, posterior.ridge)
+            everything = np.arange(len(seen.arms))
+            places = np.flatnonzero(np.isin(seen.arms, basis)) if len(seen.arms) > _BULK else everything
+            few.commit(few.rebuilt_with(places, everything, counts, seen.sums))
+            leverage = few.leverage
+        draw = self._toss(seen.arms, counts, np.full(len(seen.arms), -1.0), leverage, rng)
+        posterior.commit(posterior.rebuilt_with(draw.arms, seen.arms, counts, seen.sums))
+        log_det = posterior.state.log_det
+        # The sums over past steps under the new kernel: Σ log(1 + σ²) is the determinant's logarithm when
+        # the posterior is exact, and log(1 + 3σ²) ≤ 3 log(1 + σ²).
+        self.memory = Memory(
+            self.memory.norm_bound, 3 * log_det, log_det, tuple(draw.arms.tolist()),
+            tuple(draw.probabilities.tolist()), drawn_from=len(seen.arms),
+        )  # fmt: skip
+
     def with_oversampling(self, oversampling: float) -> Policy:
         """The policy with another q̄; an error where there is none or the value is bad."""
         if not isinstance(self.policy, Sparse):
@@ -122,7 +148,8 @@ class Learner:
         self.policy = policy
         state = self.posterior.state
         if len(state.arms):
-            draw = self._toss(state.arms, state.counts, np.full(len(state.arms), -1.0))
+            leverage, coins = state.leverage[state.arms], self._streams("inducing")
+            draw = self._toss(state.arms, state.counts, np.full(len(state.arms), -1.0), leverage, coins)
             self.posterior.rebuild(draw.arms)
             self.memory = replace(
                 self.memory,
@@ -138,16 +165,18 @@ class Learner:
         if isinstance(self._rule, IncrementalLeverage | KDPP):  # the others do not look back
             inclusion[list(self.memory.drawn)] = self.memory.probabilities
             inclusion[new[inclusion[new] == 0.0]] = -1.0
-        return self._toss(arms, counts, inclusion[arms]), len(arms)
+        leverage = self.posterior.leverage[arms]  # from before the update
+        return self._toss(arms, counts, inclusion[arms], leverage, self._streams("inducing")), len(arms)
 
-    def _toss(self, arms: Ints, counts: Floats, inclusion: Floats) -> Draw:
+    def _toss(
+        self, arms: Ints, counts: Floats, inclusion: Floats, leverage: Floats, rng: np.random.Generator
+    ) -> Draw:
         def covariance() -> Floats:
             points = self.posterior.pool.take(arms)
-            return self.policy.kernel.matrix(points, points)
+            return self.policy.covariance.matrix(points, points)
 
-        leverage = self.posterior.leverage[arms]  # from before the update
         candidates = Candidates(arms, counts, leverage, inclusion, covariance, self.memory.drawn_from)
-        draw = self._rule.draw(candidates, self._streams("inducing"))
+        draw = self._rule.draw(candidates, rng)
         if len(draw.arms):
             return draw
         if not self.posterior.state.width:

@@ -88,8 +88,6 @@ def maximize(
             raise InvalidParameterError("resume", "…", "given with the same pool and no other settings")
         run, failures = resume.optimizer, dict(resume.failures)
         run.budget = budget
-    elif policy is None:
-        raise InvalidParameterError("policy", policy, "given, for example BBKB(kernel=RBF(lengthscale=1.0))")
     else:
         run, failures = Optimizer(pool, policy, seed, budget=budget, **settings), {}
     report = _print_progress if progress is True else progress or None

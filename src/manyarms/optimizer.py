@@ -11,14 +11,14 @@ import copy
 import math
 import time
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from manyarms.choosers import Filled, Round, UniformStart
+from manyarms.choosers import Chooser, Filled, Planned, Round, UniformStart
 from manyarms.draws import Draws, draw_functions
 from manyarms.errors import (
     BudgetSpentError,
@@ -30,10 +30,13 @@ from manyarms.errors import (
 from manyarms.hallucination import Hallucination
 from manyarms.history import History
 from manyarms.learner import Learner, Lesson
+from manyarms.learning import LearnedModel, design_size, initial_design
 from manyarms.ledger import Ledger, as_tickets
-from manyarms.policies import Policy
+from manyarms.modelled import Modelled
+from manyarms.policies import Policy, default_policy
 from manyarms.pool import Pool
 from manyarms.posterior import Posterior
+from manyarms.priors import Prior
 from manyarms.state import PosteriorState
 from manyarms.streams import Streams
 from manyarms.trace import Batch, BatchRecord, Trace
@@ -55,6 +58,34 @@ class Best:
 
 
 @dataclass(frozen=True)
+class Mind:
+    """What a run believes: the model, the learner with its posterior, and the prior that draws start from."""
+
+    modelled: Modelled
+    learner: Learner
+    prior: Prior | None
+
+    @classmethod
+    def of(cls, modelled: Modelled, streams: Streams, storage: DTypeLike) -> Mind:
+        """Before any result. What is drawn here is drawn again when a saved run is read."""
+        policy, pool, once = modelled.policy, modelled.seen_pool, Streams(streams.seed)
+        learner = Learner(policy, policy.posterior(pool, once("features"), storage), streams)
+        return cls(modelled, learner, policy.prior(pool, once("prior"), storage))
+
+    def with_model(self, model: LearnedModel, streams: Streams) -> Mind:
+        """Before any result, under a model learned elsewhere."""
+        return Mind.of(replace(self.modelled, model=model), streams, self.learner.posterior.storage)
+
+    def relearned(self, history: History, streams: Streams) -> Mind:
+        """With a model learned from everything told, and a posterior under it."""
+        rng = streams.at("learning", history.pulls)
+        mind = Mind.of(self.modelled.relearned(history, rng), streams, self.learner.posterior.storage)
+        mind.learner.memory = replace(mind.learner.memory, norm_bound=self.learner.memory.norm_bound)
+        mind.learner.start_from(mind.modelled.targets(history), self.learner.posterior.inducing, rng)
+        return mind
+
+
+@dataclass(frozen=True)
 class Told:
     """A result waiting to be taken in; `order` sorts results by ticket, unasked ones last."""
 
@@ -64,7 +95,7 @@ class Told:
 
 
 class Optimizer:
-    """One run of a policy on a pool.
+    """One run of a policy on a pool; without a policy, of `default_policy`.
 
     seed: everything random follows from it. budget: pulls that may be handed out in all. repeats:
     "allow", "forbid", or how often an arm may be pulled at most. max_failures: after so many failed
@@ -74,7 +105,7 @@ class Optimizer:
     def __init__(
         self,
         pool: Pool,
-        policy: Policy,
+        policy: Policy | None = None,
         seed: int = 0,
         *,
         budget: int | None = None,
@@ -85,6 +116,7 @@ class Optimizer:
     ) -> None:
         if not isinstance(pool, Pool):
             raise InvalidParameterError("pool", pool, "a manyarms.Pool")
+        policy = default_policy() if policy is None else policy
         if not isinstance(policy, Policy):
             raise InvalidParameterError("policy", policy, "a policy such as manyarms.BBKB(kernel=…)")
         self.budget = None if budget is None else count("budget", budget)
@@ -94,19 +126,19 @@ class Optimizer:
         if not isinstance(lazy, bool):
             raise InvalidParameterError("lazy", lazy, "True or False")
         self.lazy = lazy
-        policy = policy.on(pool)
         self.history = History(pool.n_arms)
         self._streams = Streams(seed)
-        self.started_with = pool.n_arms  # feature maps are made for these arms; more may be added
-        once = Streams(seed)  # what is drawn here is drawn again when a saved run is read
-        posterior = policy.posterior(pool, once("features"), storage)
-        self._prior = policy.prior(pool, once("prior"), storage)
-        self._learner = Learner(policy, posterior, self._streams)
+        # Features are encoded, and feature maps made, for the arms there are at the time; more may be added.
+        self.started_with = self.modelled_with = pool.n_arms
+        self._mind = Mind.of(
+            Modelled.start(pool, policy, self._streams.at("learning", 0)), self._streams, storage
+        )
+        self._plan: list[int] | None = None  # the initial design, once there is one
         self._ledger = Ledger()
         self._trace = Trace()
         self._waiting: list[Told] = []
         self._unasked = 0
-        self._next_lesson: Lesson | None = None
+        self._next_lesson: Lesson | Mind | None = None
 
     # ------------------------------------------------------------------ asking
 
@@ -124,6 +156,7 @@ class Optimizer:
         allowed = self._allowed(eligible)
         self._check_enough(allowed, limit, exactly)
         self._take_feedback()
+        self._make_plan(limit if exactly else None)
         with self._streams.unused_on_error():
             filled, width = self._fill(allowed, limit, exactly)
         return self._hand_out(filled, width, started)
@@ -193,10 +226,27 @@ class Optimizer:
         width = self._learner.width()
         turn = Round(
             self.posterior, overlay, self.policy.ending(), width, self.policy.ratio_bound,
-            allowed, limit, exactly, self._streams, self.lazy, self._prior,
+            allowed, limit, exactly, self._streams, self.lazy, self._mind.prior,
         )  # fmt: skip
-        started = self.posterior.state.pulls > 0
-        return (self.policy.chooser() if started else UniformStart()).fill(turn), width
+        return self._chooser(allowed).fill(turn), width
+
+    def _chooser(self, allowed: Floats) -> Chooser:
+        """The policy's, once the initial design has been handed out and there are results."""
+        if self._plan is not None and len(self.history) < len(self._plan):
+            taken = {arm for record in self._trace.records() for arm in record.arms.tolist()}
+            left = tuple(arm for arm in self._plan if arm not in taken and allowed[arm] > 0)
+            if left:
+                return Planned(left)
+        return self.policy.chooser() if self.posterior.state.pulls > 0 else UniformStart()
+
+    def _make_plan(self, at_least: int | None) -> None:
+        """An initial design, where the model is learned and hardly anything has been told yet."""
+        prepared = self._mind.modelled.prepared
+        if prepared is None or self._plan is not None:
+            return
+        size = max(design_size(prepared, self.budget), min(at_least or 0, self.pool.n_arms))
+        enough = len(self.history) >= size
+        self._plan = [] if enough else initial_design(prepared, size, self._streams.at("design", 0)).tolist()
 
     def _hand_out(self, filled: Filled, width: float, started: float) -> Batch:
         state = self.posterior.state
@@ -287,13 +337,17 @@ class Optimizer:
         """Give up tickets whose worker is lost: as if they had never been handed out."""
         self._ledger.forget(as_tickets(tickets))
 
-    def _lesson(self) -> Lesson | None:
+    def _lesson(self) -> Lesson | Mind | None:
         """Where the results told since the last feedback lead; kept until another one is told."""
         if self._waiting and self._next_lesson is None:
+            modelled = self._mind.modelled
+            if modelled.due(self.history):
+                self._next_lesson = self._mind.relearned(self.history, self._streams)
+                return self._next_lesson
             waiting = sorted(self._waiting, key=lambda result: result.order)
+            rewards = np.array([result.reward for result in waiting])
             self._next_lesson = self._learner.lesson(
-                np.array([result.arm for result in waiting], dtype=np.int64),
-                np.array([result.reward for result in waiting]),
+                np.array([result.arm for result in waiting], dtype=np.int64), modelled.values(rewards)
             )
         return self._next_lesson
 
@@ -301,30 +355,49 @@ class Optimizer:
         lesson = self._lesson()
         if lesson is not None:
             self._waiting, self._next_lesson = [], None
-            self._learner.learn(lesson)
+            if isinstance(lesson, Mind):
+                self._mind, self.modelled_with = lesson, self.pool.n_arms
+            else:
+                self._learner.learn(lesson)
 
     def extend_horizon(self, oversampling: float) -> None:
         """Go on past the planned horizon: raise q̄, draw the sketch again, keep every result."""
         policy = self._learner.with_oversampling(oversampling)
         self._take_feedback()
         self._learner.extend_horizon(policy)
+        asked = replace(self._mind.modelled.asked, oversampling=oversampling)  # type: ignore[call-arg]
+        self._mind = replace(self._mind, modelled=replace(self._mind.modelled, asked=asked))
 
     # ------------------------------------------------------------------ looking
 
     @property
+    def _learner(self) -> Learner:
+        return self._mind.learner
+
+    @property
     def policy(self) -> Policy:
-        """The algorithm and its settings."""
+        """The algorithm and its settings in use; a learned kernel is filled in."""
         return self._learner.policy
 
     @property
+    def prior(self) -> Prior | None:
+        """What Thompson draws start from, where the posterior's features do not say it all."""
+        return self._mind.prior
+
+    @property
+    def model(self) -> LearnedModel | None:
+        """What has been learned about kernel, noise and rewards, and what was assumed; None if given."""
+        return self._mind.modelled.model
+
+    @property
     def posterior(self) -> Posterior:
-        """The model as of the last feedback."""
+        """The posterior as of the last feedback, on the model's scale (`model.transform`)."""
         return self._learner.posterior
 
     @property
     def pool(self) -> Pool:
         """The candidates."""
-        return self.posterior.pool
+        return self._mind.modelled.pool
 
     @property
     def seed(self) -> int:
@@ -351,44 +424,51 @@ class Optimizer:
         """One record per batch handed out."""
         return self._trace.records()
 
-    def _current(self) -> PosteriorState:
-        """The posterior with every result told so far. Looking does not move the run."""
+    def _current(self) -> tuple[PosteriorState, float, Mind]:
+        """Posterior, width and model with every result told so far. Looking does not move the run."""
         lesson = self._lesson()
-        return self.posterior.state if lesson is None else lesson.state
+        if isinstance(lesson, Mind):
+            return lesson.learner.posterior.state, lesson.learner.width(), lesson
+        if lesson is None:
+            return self.posterior.state, self._learner.width(), self._mind
+        return lesson.state, self._learner.width(lesson.state, lesson.memory), self._mind
 
     def predict(self, arms: ArrayLike | None = None) -> tuple[Floats, Floats]:
-        """Posterior mean and standard deviation, in reward units, of some arms or of all."""
-        state = self._current()
+        """Posterior mean and standard deviation, in reward units, of some arms or of all.
+
+        Where rewards were transformed for a learned model, the median and half the distance between the
+        values one standard deviation above and below it.
+        """
+        state, _, mind = self._current()
         chosen = slice(None) if arms is None else arm_indices(arms, self.pool.n_arms)
-        return state.mean[chosen].copy(), np.sqrt(state.variance[chosen])
+        return mind.modelled.spread(state.mean[chosen].copy(), np.sqrt(state.variance[chosen]))
 
     def draw(self, n: int = 1) -> Draws:
         """n functions from the posterior with every result told so far, as Thompson sampling draws them.
 
         Their spread is α_t times the posterior's, α_t being the policy's width in standard deviations.
-        They are values on the pool and can be called at any points. Looking does not move the run.
+        They are values on the pool and can be called at any points, on the model's scale and (where it
+        was encoded) in the model's features. Looking does not move the run.
         """
-        lesson, state = self._lesson(), self._current()
-        width = self._learner.width(state, None if lesson is None else lesson.memory)
+        state, width, mind = self._current()
         rng = copy.deepcopy(self._streams("thompson"))
         scale = width / math.sqrt(state.ridge)
-        return draw_functions(self.posterior, self._prior, scale, n, rng, state)
+        return draw_functions(mind.learner.posterior, mind.prior, scale, n, rng, state)
 
     def best(self) -> Best:
         """The arm with the highest model mean among those pulled, with its interval mean ± β σ̃."""
         if not len(self.history):
             raise NoResultsError("no result has been told yet")
-        lesson, arms = self._lesson(), self.history.arms
-        state, memory = self._current(), None if lesson is None else lesson.memory
+        state, width, mind = self._current()
+        arms = self.history.arms
         place = int(np.argmax(state.mean[arms]))
         arm = int(arms[place])
-        mean, reach = (
-            float(state.mean[arm]),
-            self._learner.width(state, memory) * float(np.sqrt(state.leverage[arm])),
-        )
+        reach = width * float(np.sqrt(state.leverage[arm]))
+        ends = mind.modelled.rewards(state.mean[arm] + np.array([-reach, reach]))
+        mean, std = mind.modelled.spread(state.mean[[arm]], np.sqrt(state.variance[[arm]]))
         pulls = int(self.history.counts[place])
         return Best(
-            arm, self.pool.id_of(arm), mean, float(np.sqrt(state.variance[arm])), mean - reach, mean + reach,
+            arm, self.pool.id_of(arm), float(mean[0]), float(std[0]), float(ends[0]), float(ends[1]),
             pulls, float(self.history.sums[place] / pulls),
         )  # fmt: skip
 
@@ -402,9 +482,12 @@ class Optimizer:
 
     def _grow(self, pool: Pool) -> None:
         """Go on with a pool that has more arms behind the present ones."""
-        prior = None if self._prior is None else self._prior.extended(pool)
-        self.posterior.extend(pool)
-        self._prior, self.history.n_arms, self._next_lesson = prior, pool.n_arms, None
+        mind = self._mind
+        modelled = mind.modelled.extended(pool)
+        prior = None if mind.prior is None else mind.prior.extended(modelled.seen_pool)
+        self.posterior.extend(modelled.seen_pool)
+        self._mind = Mind(modelled, mind.learner, prior)
+        self.history.n_arms, self._next_lesson = pool.n_arms, None
 
     def save(self, path: str | Path) -> None:
         """Write the whole run to one file (an npz archive with a JSON manifest; no pickle)."""

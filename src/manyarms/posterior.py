@@ -183,7 +183,10 @@ class Posterior:
 
     def rebuilt(self, inducing: ArrayLike, arms: ArrayLike = (), rewards: ArrayLike = ()) -> PosteriorState:
         """What `rebuild` would lead to, without going there."""
-        wanted, pulled, counts, sums = self._checked(inducing, arms, rewards)
+        return self.rebuilt_with(*self._checked(inducing, arms, rewards))
+
+    def rebuilt_with(self, wanted: Ints, pulled: Ints, counts: Floats, sums: Floats) -> PosteriorState:
+        """`rebuilt` for input known to be right: different arms to stand on, different arms pulled."""
         merged = self._merged(pulled, counts, sums)
         if self.features is not None:
             return self._rebuilt_on(self.features, merged)

@@ -30,6 +30,11 @@ class Streams:
             self._places[name] = generator.bit_generator.state
         return generator
 
+    def at(self, name: str, number: int) -> np.random.Generator:
+        """A stream of its own for the number-th use of a purpose; nothing of it is kept."""
+        sequence = np.random.SeedSequence(self.seed, spawn_key=(zlib.crc32(name.encode()), number))
+        return np.random.Generator(np.random.PCG64(sequence))
+
     @contextmanager
     def unused_on_error(self) -> Iterator[None]:
         """When what is inside fails, every stream is where it was before."""

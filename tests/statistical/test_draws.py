@@ -58,7 +58,7 @@ def test_mean_and_covariance_of_20_000_draws(name: str) -> None:
     The prior map's own error (1e-6 and less here, 1e-4 for Matérn) is far below the Monte-Carlo error.
     """
     opt, pool = trained(POLICIES[name])
-    draws = draw_functions(opt.posterior, opt._prior, SCALE, N, np.random.default_rng(3)).values[:, POINTS]
+    draws = draw_functions(opt.posterior, opt.prior, SCALE, N, np.random.default_rng(3)).values[:, POINTS]
     theory = SCALE**2 * sparse_covariance(opt, pool, POLICIES[name].kernel)
     z_means = (draws.mean(axis=0) - opt.posterior.mean[POINTS]) / np.sqrt(np.diag(theory) / N)
     assert np.abs(z_means).max() < stats.norm.isf(ALPHA / 60), z_means
@@ -82,7 +82,7 @@ def test_gp_ts_draws_from_the_exact_posterior() -> None:
 def test_draws_are_independent(name: str) -> None:
     """The correlation of a draw with the next one, at 30 points: |r|√N is standard normal, α = 0.001."""
     opt, _ = trained(POLICIES[name])
-    draws = draw_functions(opt.posterior, opt._prior, 1.0, N, np.random.default_rng(4)).values[:, POINTS]
+    draws = draw_functions(opt.posterior, opt.prior, 1.0, N, np.random.default_rng(4)).values[:, POINTS]
     scaled = (draws - draws.mean(axis=0)) / draws.std(axis=0)
     correlations = (scaled[:-1] * scaled[1:]).mean(axis=0) * np.sqrt(N)
     assert np.abs(correlations).max() < stats.norm.isf(ALPHA / 60), correlations
@@ -100,7 +100,7 @@ def test_the_maximiser_is_distributed_as_under_the_exact_posterior(rule: str) ->
     opt = ma.Optimizer(line, policy, seed=0)
     opt.tell(arms=arms, rewards=rewards)
     opt.ask(1)
-    sparse = draw_functions(opt.posterior, opt._prior, 1.0, N, np.random.default_rng(7)).values.argmax(axis=1)
+    sparse = draw_functions(opt.posterior, opt.prior, 1.0, N, np.random.default_rng(7)).values.argmax(axis=1)
 
     K = kernel.matrix(line.features, line.features)
     noisy = K[np.ix_(arms, arms)] + RIDGE * np.eye(6)

@@ -145,7 +145,7 @@ def test_an_exhausted_pool_ends_the_run(problem):
 
 def test_bad_calls(problem):
     with pytest.raises(errors.InvalidParameterError, match="policy"):
-        ma.maximize(value_of, problem.pool, 10)
+        ma.maximize(value_of, problem.pool, 10, "BBKB")
     with pytest.raises(errors.InvalidParameterError, match="budget"):
         ma.maximize(value_of, problem.pool, 0, policy(problem))
 

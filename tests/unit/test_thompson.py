@@ -92,7 +92,7 @@ def test_a_draw_is_a_function(name):
 def test_n_draws_are_n_times_one_draw(name):
     opt = ma.Optimizer(POOL, POLICIES[name], seed=2)
     play(opt, 10)
-    posterior, prior = opt.posterior, opt._prior
+    posterior, prior = opt.posterior, opt.prior
     together = draw_functions(posterior, prior, 1.5, 4, np.random.default_rng(3)).values
     rng = np.random.default_rng(3)
     alone = [draw_functions(posterior, prior, 1.5, 1, rng).values[0] for _ in range(4)]

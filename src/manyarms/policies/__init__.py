@@ -16,6 +16,12 @@ from manyarms.policies.s_gp_ts import SGPTS
 from manyarms.policies.soful import SOFUL
 from manyarms.policies.sor_ucb import SoRUCB
 
+
+def default_policy() -> Policy:
+    """What a run does when nobody says: BBKB with its local rule, on a model learned from the results."""
+    return BBKB(local=True)
+
+
 __all__ = [
     "BBKB",
     "BKB",
@@ -33,4 +39,5 @@ __all__ = [
     "Policy",
     "SoRUCB",
     "Sparse",
+    "default_policy",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from numbers import Number
 from typing import Any, ClassVar
 
@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike
 from manyarms.choosers import Chooser, UpperBounds
 from manyarms.embeddings import Embedding
 from manyarms.endings import Ending, EveryStep
-from manyarms.errors import InvalidParameterError
+from manyarms.errors import InvalidKernelError, InvalidParameterError
 from manyarms.inducing import AllPulled, IncrementalLeverage, InducingRule, LeverageScores
 from manyarms.kernels import KernelLike, as_kernel
 from manyarms.kernels.base import replace_field
@@ -28,18 +28,23 @@ from manyarms.widths import Assumptions, Width, width_named
 class Policy:
     """Settings common to all algorithms. A subclass answers the four questions of ARCHITECTURE.md.
 
-    ridge λ defaults to noise_std², the right value when the noise is known. norm_bound F bounds the RKHS
-    norm of the reward function; `"double"` starts at 1 and doubles when a reward contradicts it. width
-    is β by name (`manyarms.widths`), or a number of posterior standard deviations.
+    kernel "auto" has the run learn kernel, noise and mean from the results (`manyarms.learning`); noise_std
+    and ridge are then left out. With a kernel given, noise_std defaults to 0.1 and ridge λ to noise_std²,
+    the right value when the noise is known. norm_bound F bounds the RKHS norm of the reward function;
+    `"double"` starts at 1 and doubles when a reward contradicts it. width is β by name
+    (`manyarms.widths`), or a number of posterior standard deviations; "auto" is the policy's theorem
+    where the kernel is given, and a number that serves in practice (`practical`) where it is learned.
     """
 
-    kernel: KernelLike
-    noise_std: float = 0.1
+    kernel: KernelLike | str = "auto"
+    noise_std: float | None = None
     ridge: float | None = None
     norm_bound: float | str = 1.0
     delta: float = 1e-3
-    width: str | float = "exact"
+    width: str | float = "auto"
 
+    theorem: ClassVar[str] = "exact"
+    practical: ClassVar[float] = 2.0
     width_aliases: ClassVar[dict[str, str]] = {"authors": "authors-bkb"}
     keeps_residual: ClassVar[bool] = True
 
@@ -48,13 +53,11 @@ class Policy:
             value = getattr(self, setting.name)
             if isinstance(value, Number) and not isinstance(value, bool | int | float):
                 replace_field(self, setting.name, plain_number(value))
-        replace_field(self, "kernel", as_kernel(self.kernel))
-        non_negative("noise_std", self.noise_std)
-        if self.ridge is None:
-            if self.noise_std == 0:
-                raise InvalidParameterError("ridge", None, "given when noise_std is 0")
-            replace_field(self, "ridge", float(self.noise_std) ** 2)
-        positive("ridge", self.ridge)
+        if isinstance(self.kernel, str):
+            self._check_learned()
+        else:
+            replace_field(self, "kernel", as_kernel(self.kernel))
+            self._settle_noise()
         if isinstance(self.norm_bound, str):
             if self.norm_bound != "double":
                 raise InvalidParameterError("norm_bound", self.norm_bound, "a positive number or 'double'")
@@ -65,6 +68,23 @@ class Policy:
         self.ending()
         self.inducing_rule()
         self.chooser()
+
+    def _check_learned(self) -> None:
+        if self.kernel != "auto":
+            raise InvalidKernelError(f"kernel must be a kernel such as RBF() or 'auto', got {self.kernel!r}")
+        for name in ("noise_std", "ridge"):
+            if getattr(self, name) is not None:
+                rule = "left out with kernel='auto', which learns it; or give a kernel as well"
+                raise InvalidParameterError(name, getattr(self, name), rule)
+
+    def _settle_noise(self) -> None:
+        noise = non_negative("noise_std", 0.1 if self.noise_std is None else self.noise_std)
+        replace_field(self, "noise_std", noise)
+        if self.ridge is None:
+            if noise == 0:
+                raise InvalidParameterError("ridge", None, "given when noise_std is 0")
+            replace_field(self, "ridge", noise**2)
+        positive("ridge", self.ridge)
 
     # ---- the four questions
 
@@ -82,13 +102,24 @@ class Policy:
 
     def width_function(self) -> Width:
         """β."""
-        return width_named(self.width, self.width_aliases)
+        return width_named(self.width, {"auto": self.theorem, **self.width_aliases})
 
     # ---- what stands for the history, on a given pool
 
     def on(self, pool: Pool) -> Policy:
         """The policy with whatever it takes from the pool filled in; an error where the two do not fit."""
         return self
+
+    def with_model(self, kernel: KernelLike, noise_std: float) -> Policy:
+        """The policy with a learned kernel and noise; unless a width was named, the practical one."""
+        width = self.practical if self.width == "auto" else self.width
+        return replace(self, kernel=kernel, noise_std=noise_std, ridge=noise_std**2, width=width)
+
+    @property
+    def covariance(self) -> KernelLike:
+        """The kernel, of a policy that has one."""
+        assert not isinstance(self.kernel, str), "a learned kernel has been filled in by now"
+        return self.kernel
 
     def features(self, pool: Pool, rng: np.random.Generator) -> Embedding | None:
         """A feature map fixed for the whole run, or None for a sketch on inducing arms."""
@@ -98,7 +129,7 @@ class Policy:
         """The model at the start of a run."""
         assert self.ridge is not None
         return Posterior(
-            pool, self.kernel, self.ridge, storage=storage, residual=self.keeps_residual,
+            pool, self.covariance, self.ridge, storage=storage, residual=self.keeps_residual,
             features=self.features(pool, rng),
         )  # fmt: skip
 
@@ -121,6 +152,7 @@ class Policy:
     def assumptions(self, norm_bound: float) -> Assumptions:
         """What the width takes for granted."""
         assert self.ridge is not None
+        assert self.noise_std is not None
         return Assumptions(self.ridge, self.noise_std, norm_bound, self.delta, batch_ratio=self.ratio_bound)
 
 

@@ -18,8 +18,8 @@ class BBKB(Sparse):
 
     batch_ratio: float = 2.0
     local: bool = False
-    width: str | float = "bbkb"
 
+    theorem: ClassVar[str] = "bbkb"
     width_aliases: ClassVar[dict[str, str]] = {"authors": "authors-bbkb"}
 
     def ending(self) -> Ending:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from manyarms.policies.base import Sparse
 
@@ -11,4 +12,4 @@ from manyarms.policies.base import Sparse
 class BKB(Sparse):
     """Budgeted kernelised bandit (Calandriello et al. 2019, Algorithm 1)."""
 
-    width: str | float = "bkb"
+    theorem: ClassVar[str] = "bkb"

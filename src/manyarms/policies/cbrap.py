@@ -16,9 +16,9 @@ from manyarms.pool import Pool
 class CBRAP(FixedFeatures):
     """Yu, Lyu & King 2017: `size` random combinations of the features stand for all of them."""
 
-    kernel: KernelLike = field(default_factory=Linear)
+    kernel: KernelLike | str = field(default_factory=Linear)
     size: int = 10
 
     def features(self, pool: Pool, rng: np.random.Generator) -> Embedding:
         """P x with normal entries."""
-        return RandomProjection(self.kernel, self.size, rng, pool.n_features)
+        return RandomProjection(self.covariance, self.size, rng, pool.n_features)

@@ -23,4 +23,4 @@ class GPTS(Thompson):
 
     def prior(self, pool: Pool, rng: np.random.Generator, storage: DTypeLike = np.float64) -> Prior:
         """Joint over all arms."""
-        return prior_over(pool, self.kernel, pool.n_arms, rng, "joint", storage)
+        return prior_over(pool, self.covariance, pool.n_arms, rng, "joint", storage)

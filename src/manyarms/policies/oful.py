@@ -17,8 +17,8 @@ from manyarms.pool import Pool
 class OFUL(FixedFeatures):
     """Abbasi-Yadkori et al. 2011: least squares on the features themselves, which lose nothing."""
 
-    kernel: KernelLike = field(default_factory=Linear)
+    kernel: KernelLike | str = field(default_factory=Linear)
 
     def features(self, pool: Pool, rng: np.random.Generator) -> Embedding:
         """x, and the kernel's bias."""
-        return LinearFeatures(self.kernel, pool.n_features)
+        return LinearFeatures(self.covariance, pool.n_features)

@@ -20,4 +20,4 @@ class QFFTS(Thompson, FixedFeatures):
 
     def features(self, pool: Pool, rng: np.random.Generator) -> Embedding:
         """nodesᵈ features."""
-        return QuadratureFourierFeatures(self.kernel, self.nodes, pool.n_features)
+        return QuadratureFourierFeatures(self.covariance, self.nodes, pool.n_features)

@@ -20,4 +20,4 @@ class RFFTS(Thompson, FixedFeatures):
 
     def features(self, pool: Pool, rng: np.random.Generator) -> Embedding:
         """Frequencies drawn from the kernel's spectral density."""
-        return RandomFourierFeatures(self.kernel, self.pairs, rng, pool.n_features)
+        return RandomFourierFeatures(self.covariance, self.pairs, rng, pool.n_features)

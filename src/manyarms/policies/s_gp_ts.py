@@ -77,13 +77,13 @@ class SGPTS(Thompson, Sparse):
     def prior(self, pool: Pool, rng: np.random.Generator, storage: DTypeLike = np.float64) -> Prior | None:
         """All of g for rule (6); for rule (7) the eigenfunctions behind the m that the posterior holds."""
         if self.rule == "points":
-            return prior_over(pool, self.kernel, int(self.prior_size), rng, self.prior_map, storage)
+            return prior_over(pool, self.covariance, int(self.prior_size), rng, self.prior_map, storage)
         rest = self._split(pool)[1]
-        return Prior(pool, self.kernel, rest, storage=storage, residual=False) if rest.width else None
+        return Prior(pool, self.covariance, rest, storage=storage, residual=False) if rest.width else None
 
     def _split(self, pool: Pool) -> tuple[Eigenfunctions, Eigenfunctions]:
         """The m leading eigenfunctions, and those behind them."""
-        whole = eigenfunctions_over(pool, self.kernel, int(self.prior_size))
+        whole = eigenfunctions_over(pool, self.covariance, int(self.prior_size))
         parts = (slice(None, int(self.size)), slice(int(self.size), None))
         first, rest = (
             Eigenfunctions(whole.centre, whole.half_widths, whole.indices[part], whole.weights[part])
@@ -95,7 +95,7 @@ class SGPTS(Thompson, Sparse):
         size = getattr(self, name)
         if isinstance(size, str):
             assert self.horizon is not None
-            size = published_size(size, self.kernel, self.horizon, pool.n_features)
+            size = published_size(size, self.covariance, self.horizon, pool.n_features)
         return int(size)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -25,10 +26,11 @@ class SOFUL(FixedFeatures):
     pulled loses ever more of V, and the regret becomes linear (BKB paper, §5).
     """
 
-    kernel: KernelLike = field(default_factory=Linear)
+    kernel: KernelLike | str = field(default_factory=Linear)
     size: int = 10
     choose: str = "ucb"
-    width: str | float = "soful"
+
+    theorem: ClassVar[str] = "soful"
 
     def __post_init__(self) -> None:
         count("size", self.size, minimum=2)
@@ -45,4 +47,4 @@ class SOFUL(FixedFeatures):
     def posterior(self, pool: Pool, rng: np.random.Generator, storage: DTypeLike = np.float64) -> Posterior:
         """Linear, with V sketched."""
         assert self.ridge is not None
-        return SketchedPosterior(pool, self.kernel, self.ridge, self.size, storage=storage)
+        return SketchedPosterior(pool, self.covariance, self.ridge, self.size, storage=storage)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from manyarms.choosers import Chooser, ThompsonDraws
 from manyarms.endings import Ending, EveryStep, FixedSize
@@ -14,14 +15,16 @@ from manyarms.validation import count
 class Thompson(Policy):
     """Settings common to Thompson sampling.
 
-    width is α, by which the posterior's standard deviation is multiplied: "thompson" for α_t of
-    S-GP-TS Theorem 1, or a number (practitioners take 1). batch_size functions are drawn before feedback
-    is used; with `distinct` a batch holds no arm twice.
+    width is α, by which the posterior's standard deviation is multiplied: "thompson" (α_t of S-GP-TS
+    Theorem 1, the default with a given kernel) or a number (practitioners take 1). batch_size functions are
+    drawn before feedback is used; with `distinct` a batch holds no arm twice.
     """
 
-    width: str | float = "thompson"
     batch_size: int = 1
     distinct: bool = False
+
+    theorem: ClassVar[str] = "thompson"
+    practical: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
         count("batch_size", self.batch_size)

@@ -1,0 +1,20 @@
+"""Learning what the papers take as known: scales of features and rewards, kernel, noise and mean."""
+
+from manyarms.learning.design import design_size, initial_design
+from manyarms.learning.model import LearnedModel, learn, model_from, should_refit
+from manyarms.learning.rewards import Targets, Transform, fit_transform
+from manyarms.learning.scaling import Prepared, prepare
+
+__all__ = [
+    "LearnedModel",
+    "Prepared",
+    "Targets",
+    "Transform",
+    "design_size",
+    "fit_transform",
+    "initial_design",
+    "learn",
+    "model_from",
+    "prepare",
+    "should_refit",
+]

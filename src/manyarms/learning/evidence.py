@@ -1,0 +1,90 @@
+"""The log evidence of all pulls, computed on the different arms alone, and its gradient.
+
+Model: reward = f(x) + noise, f = m + g, g ~ GP(0, s²k), m ~ N(0, τ²), noise ~ N(0, σ²) independent. Given
+f, the n_i rewards of arm i enter only through their average ȳ_i and their scatter W_i = Σ(y − ȳ_i)²:
+
+    Π_r N(y_ir | f_i, σ²) = N(ȳ_i | f_i, σ²/n_i) · n_i^(−1/2) (2πσ²)^(−(n_i−1)/2) exp(−W_i / 2σ²),
+
+so with C = s²K + τ²11ᵀ + σ² diag(1/n_i) over the different arms
+
+    log p(all pulls) = log N(ȳ | 0, C) − ½[(T − n) log 2πσ² + W/σ² + Σ log n_i].
+
+The bracket is why replicates measure the noise directly. C has one row per *different* arm, however often
+arms repeat. The constant mean is integrated out (it is one more covariance, τ²11ᵀ), not plugged in, so a
+run that has only seen good arms is not taken in by their average. Gradient (Rasmussen and Williams 2006,
+(5.9)): ∂/∂θ = ½ tr((ααᵀ − C⁻¹) ∂C/∂θ) with α = C⁻¹ȳ.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from manyarms.learning.families import Covariance
+from manyarms.validation import Floats
+
+MEAN_VARIANCE = 1.0  # τ², in units of the standardised rewards' variance
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Sufficient statistics of the pulls, rewards already on the model's scale.
+
+    `spare` = Σ(n_i − 1) and `scatter` = ΣW_i may come from more arms than those listed: when the evidence
+    is computed on a subset, every replicate still counts for the noise.
+    """
+
+    counts: Floats
+    means: Floats
+    spare: float = 0.0
+    scatter: float = 0.0
+
+    def __len__(self) -> int:
+        return len(self.means)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Value, gradient by (log length-scales, log s², log σ²), and the posterior mean of m."""
+
+    value: float
+    gradient: Floats
+    mean: float
+
+
+def log_evidence(covariance: Covariance, signal: float, noise: float, seen: Observations) -> Evidence | None:
+    """The evidence at signal variance s² and noise variance σ²; None where C is not positive definite."""
+    n, K = len(seen), covariance.matrix
+    C = signal * K + MEAN_VARIANCE
+    C[np.diag_indices(n)] += noise / seen.counts
+    factored = _inverse(C)
+    if factored is None:
+        return None
+    inverse, log_det = factored
+    alpha = inverse @ seen.means
+    value = -0.5 * (seen.means @ alpha + log_det + n * math.log(2 * math.pi))
+    value -= 0.5 * (seen.spare * math.log(2 * math.pi * noise) + seen.scatter / noise)
+    value -= 0.5 * float(np.log(seen.counts).sum())
+    Q = np.subtract(np.outer(alpha, alpha), inverse, out=inverse)
+    by_signal = 0.5 * signal * float(np.vdot(Q, K))
+    by_noise = 0.5 * (noise * float(np.diag(Q) @ (1.0 / seen.counts)) - seen.spare + seen.scatter / noise)
+    gradient = np.concatenate([0.5 * signal * covariance.contract(Q), [by_signal, by_noise]])
+    return Evidence(float(value), gradient, float(MEAN_VARIANCE * alpha.sum()))
+
+
+def _inverse(C: Floats) -> tuple[Floats, float] | None:
+    """C⁻¹ and log det C through the Cholesky factor, or None."""
+    from scipy.linalg import lapack
+
+    factor, failed = lapack.dpotrf(C, lower=1)
+    if failed:
+        return None
+    log_det = 2.0 * float(np.log(np.diag(factor)).sum())
+    inverse, failed = lapack.dpotri(factor, lower=1)
+    if failed or not math.isfinite(log_det):
+        return None
+    lower = np.tril(inverse)
+    lower += np.tril(lower, -1).T
+    return lower, log_det

@@ -1,0 +1,160 @@
+"""Type-II maximum a posteriori: where the evidence times weak priors is highest.
+
+The priors are normal in the logarithm, for features in units of their spread and rewards of variance one:
+
+    log l  ~ N(family's typical, 1.5²)     a factor 4.5 either way is one standard deviation
+    log s² ~ N(0, 1.5²)                    the signal explains about what there is
+    log σ² ~ N(log 0.05, 2²)               noise from 1/50 to 1.6 times the rewards' sd is within two
+
+They keep twenty observations from running to length-scales of zero or infinity, and five hundred outvote
+them. Families are compared by log evidence + log prior − (p/2) log(n/2π), Laplace's approximation with
+the curvature of every parameter taken as n (the BIC's), which is what makes d length-scales pay for
+themselves before they replace one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from manyarms.learning.evidence import Evidence, Observations, log_evidence
+from manyarms.learning.families import Family
+from manyarms.validation import Floats
+
+SCALE_SD, SIGNAL_SD, NOISE_SD = 1.5, 1.5, 2.0
+TYPICAL_NOISE = 0.05
+SCALE_REACH = math.log(1e3)  # length-scales stay within this factor of the typical ones
+SIGNAL_BOUNDS = (1e-3, 1e3)
+NOISE_BOUNDS = (1e-5, 10.0)
+START_OFFSETS = (0.0, -1.2)  # of all log length-scales: the prior's centre, and rougher functions
+
+CONVERGED, STOPPED, PRIOR = "converged", "stopped early", "prior values"
+_REFUSED = 1e12  # objective where C is not positive definite: the line search turns back
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A family with its learned values, on the scale of standardised features and rewards.
+
+    `outcome` is "converged", "stopped early" (the evaluations allowed were used up; the values are the
+    best seen) or "prior values" (nothing could be evaluated, or there was nothing to learn from).
+    """
+
+    family: Family
+    log_scales: Floats
+    signal: float
+    noise: float
+    mean: float
+    evidence: float
+    score: float
+    outcome: str
+
+    @property
+    def values(self) -> Floats:
+        """(log length-scales, log s², log σ²), from which another fit can start."""
+        return np.concatenate([self.log_scales, np.log([self.signal, self.noise])])
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Independent normals on the logarithms, and the box the search stays in."""
+
+    centre: Floats
+    sd: Floats
+    lower: Floats
+    upper: Floats
+
+    @classmethod
+    def of(cls, family: Family) -> Prior:
+        """The priors at the head of this module."""
+        typical = family.typical
+        centre = np.append(typical, [0.0, math.log(TYPICAL_NOISE)])
+        sd = np.append(np.full(len(typical), SCALE_SD), [SIGNAL_SD, NOISE_SD])
+        floors, ceilings = np.log([SIGNAL_BOUNDS, NOISE_BOUNDS]).T
+        return cls(
+            centre, sd, np.append(typical - SCALE_REACH, floors), np.append(typical + SCALE_REACH, ceilings)
+        )
+
+    def log_density(self, values: Floats) -> float:
+        """Of the logarithms."""
+        z = (values - self.centre) / self.sd
+        return float(-0.5 * z @ z - np.log(self.sd * math.sqrt(2 * math.pi)).sum())
+
+
+def at_prior(family: Family, outcome: str = PRIOR) -> Fit:
+    """The centre of the priors: what is assumed when nothing has been seen."""
+    centre = Prior.of(family).centre
+    return Fit(family, centre[:-2], 1.0, TYPICAL_NOISE, 0.0, -math.inf, -math.inf, outcome)
+
+
+def fit(
+    family: Family,
+    features: Any,
+    seen: Observations,
+    starts: list[Floats] | None = None,
+    evaluations: int = 60,
+) -> Fit:
+    """The highest posterior density reached from the starts; deterministic, at most `evaluations` each."""
+    prior = Prior.of(family)
+    search = _Search(family, family.on(features), seen, prior)
+    for start in starts or default_starts(prior):
+        search.run(start, evaluations)
+    return search.result()
+
+
+def default_starts(prior: Prior) -> list[Floats]:
+    """The prior's centre, and the same with shorter length-scales."""
+    n_scales = len(prior.centre) - 2
+    shift = np.append(np.ones(n_scales), [0.0, 0.0])
+    return [prior.centre + offset * shift for offset in (START_OFFSETS if n_scales else START_OFFSETS[:1])]
+
+
+class _Search:
+    """L-BFGS-B from several starts; remembers the best point, whatever a start ends with."""
+
+    def __init__(
+        self, family: Family, geometry: Callable[[Floats], Any], seen: Observations, prior: Prior
+    ) -> None:
+        self._family, self._geometry, self._seen, self._prior = family, geometry, seen, prior
+        self._best: tuple[float, Floats, Evidence] | None = None
+        self._converged = False
+
+    def run(self, start: Floats, evaluations: int) -> None:
+        from scipy.optimize import minimize  # slow to import
+
+        outcome = minimize(
+            self._objective,
+            np.clip(start, self._prior.lower, self._prior.upper),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=list(zip(self._prior.lower, self._prior.upper, strict=True)),
+            options={"maxfun": evaluations, "maxiter": evaluations, "ftol": 1e-7, "gtol": 1e-4},
+        )
+        if self._best is not None and outcome.fun <= self._best[0] + 1e-9:
+            self._converged = bool(outcome.success)
+
+    def _objective(self, values: Floats) -> tuple[float, Floats]:
+        """Negative log posterior density and its gradient."""
+        signal, noise = np.exp(values[-2:])
+        found = log_evidence(self._geometry(values[:-2]), float(signal), float(noise), self._seen)
+        if found is None or not np.isfinite(found.gradient).all() or not math.isfinite(found.value):
+            return _REFUSED, np.zeros_like(values)
+        value = -found.value - self._prior.log_density(values)
+        if self._best is None or value < self._best[0]:
+            self._best = (value, values.copy(), found)
+        return value, (values - self._prior.centre) / self._prior.sd**2 - found.gradient
+
+    def result(self) -> Fit:
+        if self._best is None:
+            return at_prior(self._family)
+        value, values, found = self._best
+        signal, noise = (float(v) for v in np.exp(values[-2:]))
+        penalty = 0.5 * len(values) * math.log(max(len(self._seen) / (2 * math.pi), 1.0))
+        outcome = CONVERGED if self._converged else STOPPED
+        return Fit(
+            self._family, values[:-2], signal, noise, found.mean, found.value, -value - penalty, outcome
+        )

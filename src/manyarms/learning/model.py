@@ -1,0 +1,192 @@
+"""Everything a run needs that the papers assume to be known, learned from what has been told.
+
+`learn` puts the parts together: features get a scale (`scaling`), rewards a transform (`rewards`), a
+covering subset is chosen (`subset`), kernel families are compared and fitted (`fitting`), and what comes
+out is one frozen `LearnedModel` that says in plain sentences what it assumed. It is deterministic given
+its generator. It is called again when the number of different arms or of pulls has doubled
+(`should_refit`), so the cost of all fits together is a small multiple of the last one's. Pulls count too
+because replicates alone can show that the noise was misjudged, and a run that overrates it goes on
+repeating one arm and never sees a new one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from manyarms.history import History
+from manyarms.kernels import KernelLike, Scale
+from manyarms.kernels.describe import describe, from_description
+from manyarms.learning.evidence import Observations
+from manyarms.learning.families import Family
+from manyarms.learning.fitting import PRIOR, STOPPED, Fit, at_prior, fit
+from manyarms.learning.rewards import Targets, Transform, fit_transform, targets, transform_from
+from manyarms.learning.scaling import Prepared
+from manyarms.learning.subset import MOST_ARMS, choose_subset
+from manyarms.validation import Floats, Ints
+
+FEWEST_ARMS = 3  # different arms below which the priors are used as they are
+SCREENED = 250  # arms on which kernel families are compared
+ENOUGH_PER_FEATURE = 200  # different arms from which on each feature may have its own length-scale
+_EVALUATIONS = 40  # of the evidence, per fit on all arms of the subset
+GROWTH = 2.0
+
+
+@dataclass(frozen=True)
+class LearnedModel:
+    """A Gaussian process for a pool: rewards ≈ transform⁻¹(mean + f), f ~ GP(0, kernel), noise_std.
+
+    kernel carries the signal variance and takes the features of `Prepared.pool`. kernel, noise_std and
+    mean are on the transform's scale. It was learned from `n_pulls` pulls of `n_unique` different arms.
+    `assumptions` say what could not be learned, or was decided by a rule.
+    """
+
+    kernel: KernelLike
+    noise_std: float
+    mean: float
+    transform: Transform
+    family: str
+    evidence: float
+    n_unique: int
+    n_pulls: int
+    outcome: str
+    assumptions: tuple[str, ...]
+
+    @property
+    def ridge(self) -> float:
+        """λ = σ², the right regulariser when the noise is known."""
+        return self.noise_std**2
+
+    def targets(self, history: History) -> Targets:
+        """The history as the posterior should see it: transformed, the constant mean taken off."""
+        seen = targets(history, self.transform)
+        return replace(seen, means=seen.means - self.mean)
+
+    def in_user_units(self, mean: Floats, std: Floats, width: float = 1.0) -> tuple[Floats, Floats, Floats]:
+        """Median and interval (mean ± width·std) of a posterior, as rewards."""
+        back = self.transform.inverse
+        middle = np.asarray(mean) + self.mean
+        reach = width * np.asarray(std)
+        return back(middle), back(middle - reach), back(middle + reach)
+
+    def describe(self) -> dict[str, Any]:
+        """Plain data, for a saved run and for a status report; `model_from` reads it back."""
+        return {
+            "kernel": describe(self.kernel),
+            "noise_std": self.noise_std,
+            "mean": self.mean,
+            "transform": self.transform.describe(),
+            "family": self.family,
+            "evidence": self.evidence,
+            "n_unique": self.n_unique,
+            "n_pulls": self.n_pulls,
+            "outcome": self.outcome,
+            "assumptions": list(self.assumptions),
+        }
+
+
+def model_from(description: dict[str, Any]) -> LearnedModel:
+    """The model that `describe` described."""
+    return LearnedModel(
+        **{
+            **description,
+            "kernel": from_description(description["kernel"]),
+            "transform": transform_from(description["transform"]),
+            "assumptions": tuple(description["assumptions"]),
+        }
+    )
+
+
+def should_refit(model: LearnedModel, history: History) -> bool:
+    """Whether the number of different arms, or of pulls, has doubled since the model was learned."""
+    more_arms = len(history) >= max(GROWTH * model.n_unique, FEWEST_ARMS)
+    return more_arms or (len(history) >= FEWEST_ARMS and history.pulls >= GROWTH * model.n_pulls)
+
+
+def learn(
+    prepared: Prepared,
+    history: History,
+    rng: np.random.Generator,
+    *,
+    rewards: str = "auto",
+    previous: LearnedModel | None = None,
+) -> LearnedModel:
+    """The model for what has been told so far; never fails for lack of data, but says what it assumed.
+
+    `rewards` is the kind of transform (`fit_transform`). `previous` is returned again, with a sentence,
+    when nothing at all could be evaluated on the new data.
+    """
+    transform, said = fit_transform(history, rewards)
+    seen = targets(history, transform)
+    said = (*prepared.assumptions, *said)
+    if len(history) < FEWEST_ARMS or np.ptp(seen.means) == 0:
+        said = (*said, f"{len(history)} different arms have results: kernel and noise are guesses so far")
+        return _model(at_prior(prepared.families[0]), transform, history, said)
+    found = _fitted(prepared, seen, rng)
+    if found.outcome == PRIOR:
+        said = (*said, "no covariance could be factorised: kernel and noise are not learned from the results")
+        if previous is not None:
+            return replace(previous, n_unique=len(history), n_pulls=history.pulls, assumptions=said)
+    if found.outcome == STOPPED:
+        said = (*said, "the search for kernel and noise was stopped before it had settled")
+    if not (seen.counts > 1).any():
+        said = (*said, "no arm was tried twice: noise is told from signal by smoothness alone")
+    return _model(found, transform, history, said)
+
+
+def _model(found: Fit, transform: Transform, history: History, said: tuple[str, ...]) -> LearnedModel:
+    return LearnedModel(
+        Scale(found.family.kernel(found.log_scales), found.signal),
+        float(np.sqrt(found.noise)),
+        found.mean,
+        transform,
+        found.family.name,
+        found.evidence,
+        len(history),
+        history.pulls,
+        found.outcome,
+        said,
+    )
+
+
+def _fitted(prepared: Prepared, seen: Targets, rng: np.random.Generator) -> Fit:
+    """Families compared on a screen, the best fitted on the subset, then with a length-scale per feature."""
+    shared = _screened(prepared, seen, rng)
+    kernel = shared.family.kernel(shared.log_scales)
+    places = choose_subset(prepared.pool, kernel, seen.arms, seen.means, rng, MOST_ARMS)
+    features, observed = _observed(prepared, seen, places)
+    if len(places) > SCREENED:
+        shared = fit(shared.family, features, observed, [shared.values], _EVALUATIONS)
+    own = prepared.per_feature(shared.family) if _enough(prepared, len(seen.arms)) else None
+    if own is None:
+        return shared
+    start = np.append(np.full(len(own.typical), shared.values[0]), shared.values[-2:])
+    return max(shared, fit(own, features, observed, [start], _EVALUATIONS), key=lambda found: found.score)
+
+
+def _enough(prepared: Prepared, n_unique: int) -> bool:
+    return n_unique >= max(ENOUGH_PER_FEATURE, 5 * prepared.dimension)
+
+
+def _screened(prepared: Prepared, seen: Targets, rng: np.random.Generator) -> Fit:
+    """The family with the highest score on a small subset; the first where none can be evaluated."""
+    typical: Family = prepared.families[0]
+    places = choose_subset(
+        prepared.pool, typical.kernel(typical.typical), seen.arms, seen.means, rng, SCREENED
+    )
+    features, observed = _observed(prepared, seen, places)
+    fits = [fit(family, features, observed) for family in prepared.families]
+    return max(fits, key=lambda found: found.score)
+
+
+def _observed(prepared: Prepared, seen: Targets, places: Ints) -> tuple[Any, Observations]:
+    """Features and statistics of a subset; the replicates of all arms count for the noise."""
+    observed = Observations(
+        seen.counts[places],
+        seen.means[places],
+        float((seen.counts - 1.0).sum()),
+        float(seen.scatters.sum()),
+    )
+    return prepared.pool.take(seen.arms[places]), observed

@@ -1,0 +1,95 @@
+"""What a run takes the rewards to be: a kernel and a noise that were given, or that it learns as it goes.
+
+With `kernel="auto"` the pool is prepared once (scales, encodings), a model is learned from the results and
+learned again when they have doubled, and rewards are transformed for it. Everything that crosses between
+the user's units and the model's goes through here. With a kernel given, both are the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from manyarms.history import History
+from manyarms.learning import LearnedModel, Prepared, Targets, learn, prepare, should_refit
+from manyarms.policies import Policy
+from manyarms.pool import Pool
+from manyarms.validation import Floats
+
+
+@dataclass(frozen=True)
+class Modelled:
+    """A pool and a policy as the model sees them; `prepared` and `model` are None when nothing is learned."""
+
+    pool: Pool
+    asked: Policy
+    prepared: Prepared | None = None
+    model: LearnedModel | None = None
+
+    @classmethod
+    def start(cls, pool: Pool, policy: Policy, rng: np.random.Generator) -> Modelled:
+        """Before any result."""
+        if policy.kernel != "auto":
+            return cls(pool, policy.on(pool))
+        prepared = prepare(pool)
+        return cls(pool, policy, prepared, learn(prepared, History(pool.n_arms), rng))
+
+    @property
+    def seen_pool(self) -> Pool:
+        """The pool whose features the kernel takes."""
+        return self.pool if self.prepared is None else self.prepared.pool
+
+    @property
+    def policy(self) -> Policy:
+        """The policy with the learned kernel, noise and practical width in it."""
+        if self.model is None:
+            return self.asked
+        return self.asked.with_model(self.model.kernel, self.model.noise_std).on(self.seen_pool)
+
+    def extended(self, pool: Pool) -> Modelled:
+        """On a pool with more arms behind the present ones."""
+        if self.prepared is None:
+            return replace(self, pool=pool)
+        if self.prepared.pool is self.pool:  # nothing was rewritten
+            return replace(self, pool=pool, prepared=replace(self.prepared, pool=pool))
+        more = self.prepared.encode(pool.features[self.pool.n_arms :])
+        ids = pool.ids[self.pool.n_arms :] if pool.has_ids else None
+        seen = self.prepared.pool.extended(more, ids)
+        return replace(self, pool=pool, prepared=replace(self.prepared, pool=seen))
+
+    # ------------------------------------------------------------------ learning
+
+    def due(self, history: History) -> bool:
+        """Whether it is time to learn the model again."""
+        return self.model is not None and len(history) > 0 and should_refit(self.model, history)
+
+    def relearned(self, history: History, rng: np.random.Generator) -> Modelled:
+        """With the model for what has been told so far."""
+        assert self.prepared is not None
+        return replace(self, model=learn(self.prepared, history, rng, previous=self.model))
+
+    def targets(self, history: History) -> Targets:
+        """All results on the model's scale, one entry per different arm."""
+        assert self.model is not None
+        return self.model.targets(history)
+
+    # ------------------------------------------------------------------ units
+
+    def values(self, rewards: Floats) -> Floats:
+        """Rewards on the model's scale."""
+        if self.model is None:
+            return rewards
+        return self.model.transform.forward(rewards) - self.model.mean
+
+    def rewards(self, values: Floats) -> Floats:
+        """Values of the model in the user's units."""
+        if self.model is None:
+            return values
+        return self.model.transform.inverse(np.asarray(values) + self.model.mean)
+
+    def spread(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
+        """A mean and a standard deviation in the user's units; half of mean ± std where the map bends."""
+        if self.model is None:
+            return mean, std
+        return self.rewards(mean), 0.5 * (self.rewards(mean + std) - self.rewards(mean - std))

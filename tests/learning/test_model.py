@@ -1,0 +1,152 @@
+"""Learning keeps going on whatever it is told, and says what it assumed."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from manyarms.history import History
+from manyarms.kernels import Scale
+from manyarms.learning import LearnedModel, learn, model_from, prepare, should_refit
+from manyarms.learning import model as model_module
+from manyarms.pool import Pool
+from tests.learning import oracle
+
+RNG = np.random.default_rng(0)
+FEATURES = RNG.normal(size=(400, 3))
+
+
+def learned(features: object, arms: list[int] | np.ndarray, rewards: object) -> LearnedModel:
+    pool = Pool(features)
+    history = History(pool.n_arms)
+    history.add(arms, rewards)
+    return learn(prepare(pool), history, np.random.default_rng(0))
+
+
+def usable(model: LearnedModel, features: np.ndarray) -> bool:
+    """Whether a posterior could be built from it."""
+    variances = model.kernel.diag(features)
+    return bool(np.isfinite(variances).all() and model.noise_std > 0 and np.isfinite(model.mean))
+
+
+OUTLIER = np.append(np.sin(FEATURES[:59, 0]), 1e15)
+BAD = {
+    "no result": (FEATURES, [], [], "no result yet"),
+    "one result": (FEATURES, [3], [2.0], "guesses"),
+    "constant rewards": (FEATURES, np.arange(50), np.full(50, 3.0), "all rewards are 3"),
+    "two distinct arms": (FEATURES, [0, 1] * 20, RNG.normal(size=40), "guesses"),
+    "one constant feature": (FEATURES * [1, 0, 1], np.arange(60), FEATURES[:60, 0], "left out"),
+    "wild scales": (FEATURES * [1e-9, 1, 1e9], np.arange(60), FEATURES[:60, 0], "tried twice"),
+    "one huge outlier": (FEATURES, np.arange(60), OUTLIER, "rank"),
+    "equal arms": (np.ones((9, 2)), np.arange(9), RNG.normal(size=9), "every arm"),
+    "tiny rewards": (FEATURES, np.arange(60), 1e-200 * FEATURES[:60, 0], "tried twice"),
+    "huge rewards": (FEATURES, np.arange(60), 1e149 * FEATURES[:60, 0], "tried twice"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_it_keeps_going_and_says_what_it_assumed(name: str) -> None:
+    features, arms, rewards, words = BAD[name]
+    model = learned(features, arms, rewards)
+    assert usable(model, features[:5])
+    assert words in " ".join(model.assumptions), model.assumptions
+    assert model_from(json.loads(json.dumps(model.describe()))).describe() == model.describe()
+
+
+def test_wild_scales_are_the_same_model_as_plain_ones() -> None:
+    """The same pool in other units: the same covariances, the same noise."""
+    units = np.array([1e-9, 1.0, 1e9])
+    rewards = np.sin(FEATURES[:80, 0]) + 0.1 * RNG.normal(size=80)
+    plain, wild = (learned(X, np.arange(80), rewards) for X in (FEATURES, FEATURES * units))
+    assert wild.noise_std == pytest.approx(plain.noise_std, rel=1e-3)
+    np.testing.assert_allclose(
+        wild.kernel.matrix(FEATURES[:9] * units, FEATURES[:9] * units),
+        plain.kernel.matrix(FEATURES[:9], FEATURES[:9]),
+        rtol=1e-3,
+    )
+
+
+def test_units_of_the_rewards_come_back() -> None:
+    rewards = 1e6 + 1e3 * np.sin(FEATURES[:100, 0])
+    model = learned(FEATURES, np.arange(100), rewards)
+    history = History(400)
+    history.add(np.arange(100), rewards)
+    seen, X = model.targets(history), FEATURES
+    mean, variance = oracle.predict(model.kernel, X[seen.arms], seen.means, model.ridge, X[100:200])
+    middle, low, high = model.in_user_units(mean, np.sqrt(variance), width=1.645)
+    truth = 1e6 + 1e3 * np.sin(X[100:200, 0])
+    assert np.corrcoef(middle, truth)[0, 1] > 0.95
+    assert ((low <= truth) & (truth <= high)).mean() >= 0.8
+    assert (low < middle).all()
+    assert (middle < high).all()
+
+
+def test_replicates_give_the_noise() -> None:
+    """Ten arms, forty pulls each: the noise is known though the arms say little about smoothness."""
+    arms = np.repeat(np.arange(10), 40)
+    rewards = FEATURES[arms, 0] + 0.5 * RNG.normal(size=400)
+    model = learned(FEATURES, arms, rewards)
+    noise = model.noise_std * float(np.diff(model.transform.inverse(np.array([0.0, 1.0])))[0])
+    assert noise == pytest.approx(0.5, rel=0.15)
+    assert not any("tried twice" in sentence for sentence in model.assumptions)
+
+
+def test_the_same_seed_learns_the_same() -> None:
+    rewards = RNG.normal(size=60)
+    first, again = (learned(FEATURES, np.arange(60), rewards) for _ in range(2))
+    assert first == again
+
+
+def test_refit_when_the_number_of_arms_has_doubled() -> None:
+    model = learned(FEATURES, np.arange(20), FEATURES[:20, 0])
+    history = History(400)
+    history.add(np.arange(39), np.zeros(39))
+    assert not should_refit(model, history)
+    history.add([39], [0.0])
+    assert should_refit(model, history)
+
+
+def test_refit_when_the_same_arms_were_pulled_as_often_again() -> None:
+    """Replicates can show that the noise was misjudged, which is why they count."""
+    model = learned(FEATURES, np.arange(20), FEATURES[:20, 0])
+    history = History(400)
+    history.add(np.arange(20), FEATURES[:20, 0])
+    history.add(np.zeros(19, dtype=int), np.full(19, FEATURES[0, 0]))
+    assert not should_refit(model, history)
+    history.add([0], [FEATURES[0, 0]])
+    assert should_refit(model, history)
+    again = learn(prepare(Pool(FEATURES)), history, np.random.default_rng(0))
+    assert again.noise_std < 0.5 * model.noise_std or again.noise_std < 0.05
+
+
+def test_nothing_is_refitted_before_there_is_anything_to_learn() -> None:
+    model = learned(FEATURES, [], [])
+    history = History(400)
+    assert not should_refit(model, history)
+    history.add([0, 1, 2], [0.0, 1.0, 2.0])
+    assert should_refit(model, history)
+
+
+def test_more_arms_than_an_exact_fit_can_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The subset stands for all; the replicates of arms outside it still count for the noise."""
+    monkeypatch.setattr(model_module, "MOST_ARMS", 60)
+    monkeypatch.setattr(model_module, "SCREENED", 30)
+    arms = np.concatenate([np.arange(300), np.arange(300)])
+    rewards = np.sin(FEATURES[arms, 0]) + 0.2 * RNG.normal(size=600)
+    model = learned(FEATURES, arms, rewards)
+    assert model.n_unique == 300
+    noise = model.noise_std * float(np.diff(model.transform.inverse(np.array([0.0, 1.0])))[0])
+    assert noise == pytest.approx(0.2, rel=0.15)
+
+
+@pytest.mark.parametrize("family", ["Tanimoto", "Hamming"])
+def test_bits_and_codes(family: str) -> None:
+    codes = RNG.integers(4, size=(200, 6)) if family == "Hamming" else RNG.integers(256, size=(200, 16))
+    features = np.eye(4)[codes].reshape(200, -1) if family == "Hamming" else codes.astype(np.uint8)
+    rewards = (codes[:100] % 2).sum(axis=1).astype(float)
+    model = learned(features, np.arange(100), rewards)
+    assert model.family == family
+    assert isinstance(model.kernel, Scale)
+    assert usable(model, prepare(Pool(features)).pool.features[:4])

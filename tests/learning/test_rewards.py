@@ -1,0 +1,98 @@
+"""Transforms are increasing, can be undone, and are chosen by a stated rule."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from manyarms.history import History
+from manyarms.learning.rewards import (
+    NormalScores,
+    Standardised,
+    fit_transform,
+    normal_scores,
+    targets,
+    transform_from,
+)
+
+
+def told(rewards: np.ndarray) -> History:
+    history = History(len(rewards))
+    history.add(np.arange(len(rewards)), rewards)
+    return history
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.floats(-1e6, 1e6).map(lambda x: round(x, 3)), min_size=2, max_size=40, unique=True))
+def test_normal_scores_increase_and_invert_also_beyond_the_data(rewards: list[float]) -> None:
+    transform = normal_scores(np.array(rewards))
+    low, high = min(rewards), max(rewards)
+    span = high - low
+    grid = np.linspace(low - span, high + span, 101)
+    values = transform.forward(grid)
+    assert (np.diff(values) > 0).all()
+    np.testing.assert_allclose(transform.inverse(values), grid, rtol=1e-7, atol=1e-7 * span)
+    assert transform_from(json.loads(json.dumps(transform.describe()))) == transform
+
+
+def test_scores_of_many_values_are_standard_normal() -> None:
+    rewards = np.random.default_rng(0).standard_cauchy(3000)
+    scores = normal_scores(rewards).forward(rewards)
+    assert abs(scores.mean()) < 0.01
+    assert scores.std() == pytest.approx(1.0, abs=0.02)
+    assert np.argmax(scores) == np.argmax(rewards)
+
+
+def test_ties_share_a_score() -> None:
+    scores = normal_scores(np.array([1.0, 2.0, 2.0, 2.0, 3.0])).forward(np.array([1.0, 2.0, 3.0]))
+    assert scores[1] == pytest.approx(0.0)
+    assert scores[0] == pytest.approx(-scores[2])
+
+
+def test_slope_is_the_derivative() -> None:
+    transform = normal_scores(np.array([0.0, 1.0, 1.5, 4.0, 9.0]))
+    at = np.array([-1.0, 0.4, 1.2, 3.0, 8.0, 20.0])
+    differences = (transform.forward(at + 1e-6) - transform.forward(at - 1e-6)) / 2e-6
+    np.testing.assert_allclose(transform.slope(at), differences, rtol=1e-6)
+
+
+def test_light_tails_are_standardised_and_heavy_ones_ranked() -> None:
+    rng = np.random.default_rng(1)
+    light, said = fit_transform(told(rng.normal(3.0, 2.0, size=1000)))
+    assert isinstance(light, Standardised)
+    assert light.spread == pytest.approx(2.0, rel=0.1)
+    assert said == ()
+    heavy, said = fit_transform(told(np.append(rng.normal(size=50), 1e12)))
+    assert isinstance(heavy, NormalScores)
+    assert "rank" in said[0]
+    assert heavy.forward(np.array([1e12]))[0] < 4
+
+
+@pytest.mark.parametrize(
+    ("rewards", "words"),
+    [([], "no result yet"), ([4.0], "all rewards are 4"), ([4.0] * 5, "all rewards are 4")],
+)
+def test_too_little_to_go_by_is_said(rewards: list[float], words: str) -> None:
+    history = History(10)
+    history.add(np.arange(len(rewards)), rewards)
+    transform, said = fit_transform(history)
+    assert words in said[0]
+    assert np.isfinite(transform.forward(np.array([4.0]))).all()
+
+
+def test_rewards_near_the_largest_that_can_be_squared() -> None:
+    transform, _ = fit_transform(told(np.array([1e150, 2e150, 3e150])))
+    np.testing.assert_allclose(transform.inverse(transform.forward(np.array([2.5e150]))), 2.5e150)
+
+
+def test_replicates_keep_average_and_scatter() -> None:
+    history = History(3)
+    history.add([0, 0, 0, 1, 2], [1.0, 2.0, 3.0, 5.0, 7.0])
+    seen = targets(history, Standardised(1.0, 2.0))
+    np.testing.assert_allclose(seen.means, [0.5, 2.0, 3.0])
+    np.testing.assert_allclose(seen.scatters, [0.5, 0.0, 0.0])  # Σ(y − 2)² = 2, over spread² = 4
+    np.testing.assert_allclose(seen.sums, [1.5, 2.0, 3.0])

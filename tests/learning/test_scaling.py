@@ -1,0 +1,161 @@
+"""A pool is taken for what it is, and what was assumed is said."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from manyarms.errors import InvalidFeaturesError
+from manyarms.learning import prepare
+from manyarms.learning.columns import columns_of
+from manyarms.learning.families import Bits, Codes, Distances
+from manyarms.pool import Pool
+
+RNG = np.random.default_rng(0)
+
+
+def test_numbers_are_not_copied_whatever_their_scale() -> None:
+    X = RNG.normal(size=(500, 3)) * [1e-9, 1.0, 1e9] + [0.0, 5.0, 1e9]
+    pool = Pool(X)
+    prepared = prepare(pool)
+    assert prepared.pool is pool
+    matern, rbf = prepared.families
+    assert isinstance(rbf, Distances)
+    assert isinstance(matern, Distances)
+    np.testing.assert_allclose(rbf.spreads, [1e-9, 1.0, 1e9], rtol=0.1)
+    scaled = Distances((1.0, 1.0, 1.0), (0, 0, 0))
+    np.testing.assert_allclose(
+        rbf.kernel(np.zeros(1)).matrix(X[:5], X[:5]),
+        scaled.kernel(np.zeros(1)).matrix(X[:5] / rbf.spreads, X[:5] / rbf.spreads),
+        rtol=1e-6,
+    )
+
+
+def test_a_constant_column_is_left_out_and_named() -> None:
+    X = np.column_stack([RNG.normal(size=50), np.full(50, 7.0)])
+    prepared = prepare(Pool(X, names=["dose", "batch"]))
+    assert prepared.groups == (0, -1)
+    assert any("'batch'" in sentence and "left out" in sentence for sentence in prepared.assumptions)
+
+
+def test_a_pool_of_equal_arms_is_admitted() -> None:
+    prepared = prepare(Pool(np.full((5, 2), 3.0)))
+    assert "every arm" in prepared.assumptions[0]
+    kernel = prepared.families[0].kernel(prepared.families[0].typical)
+    np.testing.assert_array_equal(kernel.matrix(np.full((2, 2), 3.0), np.full((2, 2), 3.0)), 1.0)
+
+
+def test_heavy_tails_are_tamed_in_a_copy_with_the_same_ids() -> None:
+    X = np.column_stack([RNG.normal(size=2000), RNG.lognormal(0, 3, size=2000)])
+    pool = Pool(X, ids=[f"arm{i}" for i in range(2000)])
+    prepared = prepare(pool)
+    assert prepared.pool.ids == pool.ids
+    np.testing.assert_array_equal(prepared.pool.features[:, 0], X[:, 0])
+    tamed = prepared.pool.features[:, 1]
+    assert (np.diff(tamed[np.argsort(X[:, 1])]) >= 0).all(), "the order is kept"
+    assert np.abs(tamed - np.median(tamed)).max() < 8 * tamed.std()
+    np.testing.assert_array_equal(prepared.encode(X[:7]), prepared.pool.features[:7])
+
+
+@pytest.mark.parametrize("largest", [1e300, 1e-300])
+def test_extreme_numbers_give_finite_scales(largest: float) -> None:
+    (column,) = columns_of(Pool(np.array([[0.0], [0.3], [0.6], [1.0]]) * largest))
+    assert 0 < column.spread < np.inf
+    assert not column.heavy
+
+
+def test_a_sample_that_misses_the_odd_arm_still_gives_a_scale() -> None:
+    X = np.zeros((50_000, 1))
+    X[7] = 1e-3
+    (column,) = columns_of(Pool(X))
+    assert not column.constant
+    assert column.spread > 0
+
+
+def test_zeros_and_ones_keep_their_distance() -> None:
+    """A rare category must not count more than a common one."""
+    X = np.column_stack([RNG.normal(size=400), np.arange(400) < 4, np.arange(400) % 2])
+    (family, _) = prepare(Pool(X)).families
+    assert isinstance(family, Distances)
+    assert family.spreads[1:] == (1.0, 1.0)
+
+
+@pytest.mark.parametrize("dtype", [bool, np.uint8, np.int64, np.float64])
+def test_one_hot_blocks_become_codes(dtype: type) -> None:
+    codes = RNG.integers([3, 5, 2], size=(300, 3))
+    one_hot = np.hstack([np.eye(n)[codes[:, j]] for j, n in enumerate((3, 5, 2))])
+    prepared = prepare(Pool(one_hot.astype(dtype)))
+    assert prepared.families == (Codes(),)
+    np.testing.assert_array_equal(prepared.pool.features, codes)
+    np.testing.assert_array_equal(prepared.encode(one_hot[:4]), codes[:4])
+
+
+def test_one_hot_blocks_are_the_same_however_the_pool_is_cut() -> None:
+    """A category that a block of arms does not use must not shift the columns behind it."""
+    codes = np.column_stack([np.repeat([0, 1, 2], 3000), np.tile([0, 1], 4500)])
+    one_hot = np.hstack([np.eye(3)[codes[:, 0]], np.eye(2)[codes[:, 1]]])
+    prepared = prepare(Pool(one_hot, max_memory=2**16))
+    np.testing.assert_array_equal(prepared.pool.features, codes)
+
+
+def test_bits_are_tanimoto_packed_or_not() -> None:
+    bits = RNG.random((100, 128)) < 0.2
+    packed = np.packbits(bits, axis=1)
+    for features in (packed, bits, bits.astype(np.uint8), bits.astype(float)):
+        prepared = prepare(Pool(features))
+        assert prepared.families == (Bits(),)
+        np.testing.assert_array_equal(prepared.pool.features, packed)
+
+
+def test_a_few_bits_are_numbers() -> None:
+    prepared = prepare(Pool(RNG.random((50, 5)) < 0.5))
+    assert isinstance(prepared.families[0], Distances)
+
+
+def test_uneven_levels_become_steps() -> None:
+    X = np.column_stack([RNG.choice([16, 32, 64, 128], 300), RNG.choice([0.5, 1.0, 1.5], 300)])
+    prepared = prepare(Pool(X))
+    np.testing.assert_array_equal(prepared.pool.features[:, 0], np.log2(X[:, 0]) - 4)
+    np.testing.assert_array_equal(prepared.pool.features[:, 1], X[:, 1])
+    assert "column 0: few uneven values" in prepared.assumptions[0]
+    assert prepared.encode([[48.0, 1.0]])[0, 0] == 1.5, "a new value between two steps"
+
+
+def test_small_integers_may_be_codes() -> None:
+    prepared = prepare(Pool(RNG.integers(5, size=(200, 4))))
+    assert [type(family) for family in prepared.families] == [Distances, Distances, Codes]
+
+
+def test_words_and_strings_are_compared_position_by_position() -> None:
+    words = Pool(np.array([["red", "big"], ["blue", "big"]]))
+    assert prepare(words).families == (Codes(),)
+    strings = prepare(Pool(["ACGT", "ACGA", "AAAA"]))
+    assert strings.families == (Codes(),)
+    ragged = prepare(Pool(["ACGT", "ACG", "A"]))
+    assert "padded" in ragged.assumptions[1]
+    assert ragged.pool.features.shape == (3, 4)
+    assert ragged.encode(["ACGT"]).tolist() == ragged.pool.features[:1].tolist()
+
+
+def test_a_table_of_numbers_and_texts() -> None:
+    rows = [[["M", "F", "I"][i % 3], 0.1 * i, f"name{i}"] for i in range(300)]
+    prepared = prepare(Pool(rows))
+    assert prepared.pool.features.shape == (300, 4)
+    assert prepared.groups == (0, 0, 0, 1), "the three columns of one text share a length-scale"
+    assert any("name" in sentence and "left out" in sentence for sentence in prepared.assumptions)
+    np.testing.assert_array_equal(prepared.encode(rows[:2]), prepared.pool.features[:2])
+
+
+def test_a_table_of_texts_alone_is_categories() -> None:
+    rows = np.array([[["M", "F", "I"][i % 3], b"x" if i % 2 else b"y"] for i in range(30)], dtype=object)
+    prepared = prepare(Pool(rows))
+    assert prepared.families == (Codes(),)
+    assert prepared.pool.features.shape == (30, 2)
+    np.testing.assert_array_equal(prepared.encode(rows[:4]), prepared.pool.features[:4])
+
+
+def test_objects_need_a_kernel() -> None:
+    with pytest.raises(InvalidFeaturesError, match="give a kernel"):
+        prepare(Pool([{"a": 1}, {"a": 2}]))
+    with pytest.raises(InvalidFeaturesError, match="give a kernel"):
+        prepare(Pool([[f"name{i}"] for i in range(300)] + [[1.0]]))

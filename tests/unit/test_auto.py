@@ -1,0 +1,155 @@
+"""No knobs: a run that learns its kernel, noise and the scale of its rewards as it goes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import manyarms as ma
+from manyarms.errors import AllFailedError, InvalidKernelError, InvalidParameterError
+
+RNG = np.random.default_rng(0)
+SCALES = np.array([1.0, 100.0, 1e-9, 1e9])
+FEATURES = RNG.random((400, 4)) * SCALES
+TRUTH = 1000 + 50 * (np.sin(5 * FEATURES[:, 0]) + np.cos(FEATURES[:, 1] / 20))
+POLICIES = {
+    "default": None,
+    "GPUCB": ma.GPUCB(),
+    "BKB": ma.BKB(),
+    "SGPTS": ma.SGPTS(prior_size=60),
+    "SGPTS-features": ma.SGPTS(rule="features", size=20, prior_size=60),
+    "RFFTS": ma.RFFTS(pairs=20),
+    "EpsGreedy": ma.EpsGreedy(),
+}
+
+
+def reward(arm: int, ticket: int) -> float:
+    return float(TRUTH[arm % 400] + 2 * np.sin(7.0 * ticket + arm))
+
+
+def play(opt: ma.Optimizer, pulls: int) -> list[int]:
+    arms: list[int] = []
+    while len(arms) < pulls:
+        batch = opt.ask(at_most=pulls - len(arms))
+        opt.tell(batch, [reward(a, t) for a, t in zip(batch.arms, batch.tickets, strict=True)])
+        arms += batch.arms.tolist()
+    return arms
+
+
+def test_a_run_without_any_setting_finds_a_good_arm():
+    result = ma.maximize(lambda arm: reward(arm.index, arm.index), ma.Pool(FEATURES), budget=120)
+    good = np.sort(TRUTH)[-20]
+    assert TRUTH[result.best.arm] >= good
+    model = result.optimizer.model
+    assert model is not None
+    assert model.n_unique >= 10
+    mean, std = result.optimizer.predict()
+    assert np.mean(np.abs(mean - TRUTH) <= 4 * np.hypot(std, 2)) > 0.9, "in the user's units"
+    assert result.best.lower <= result.best.mean <= result.best.upper
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_saved_run_goes_on_bit_for_bit(name, tmp_path):
+    """Across a new learning, with results out, and with arms added before and after the model was learned."""
+    opt = ma.Optimizer(ma.Pool(FEATURES), POLICIES[name], seed=3)
+    play(opt, 15)
+    opt.add_arms(FEATURES[:4] * 0.9)
+    play(opt, 25)
+    opt.add_arms(FEATURES[4:7] * 0.9)
+    batch = opt.ask(3)
+    opt.tell(batch.tickets[:1], [1010.0])
+    opt.save(tmp_path / "run.npz")
+    again = ma.Optimizer.load(tmp_path / "run.npz")
+    assert again.model == opt.model
+    assert play(opt, 60) == play(again, 60)
+    assert opt.model.n_pulls > 43, "learned again since"
+    assert again.model == opt.model
+    assert np.array_equal(opt.predict()[0], again.predict()[0])
+    assert opt.best() == again.best()
+
+
+def test_looking_does_not_move_the_run():
+    plain, looked_at = (ma.Optimizer(ma.Pool(FEATURES), seed=5) for _ in range(2))
+    for _ in range(12):
+        batches = [opt.ask() for opt in (plain, looked_at)]
+        for opt, batch in zip((plain, looked_at), batches, strict=True):
+            opt.tell(batch, [reward(a, t) for a, t in zip(batch.arms, batch.tickets, strict=True)])
+        looked_at.predict([0])
+        looked_at.best()
+        looked_at.draw(1)
+        assert batches[0].arms.tolist() == batches[1].arms.tolist()
+    assert plain.model == looked_at.model
+
+
+def test_the_first_batch_is_a_design_and_a_plate_is_as_large_as_asked():
+    opt = ma.Optimizer(ma.Pool(FEATURES), seed=1)
+    batch = opt.ask()
+    assert batch.ended_because == "initial design"
+    assert len(set(batch.arms.tolist())) == len(batch) >= 10
+    plate = ma.Optimizer(ma.Pool(FEATURES), seed=1).ask(96)
+    assert len(set(plate.arms.tolist())) == 96
+    one_by_one = ma.Optimizer(ma.Pool(FEATURES), seed=1)
+    assert [int(one_by_one.ask(1).arms[0]) for _ in range(len(batch))] == batch.arms.tolist()
+    known = ma.Optimizer(ma.Pool(FEATURES), seed=1)
+    known.tell(arms=np.arange(40), rewards=TRUTH[:40])
+    assert known.ask().ended_because != "initial design"
+
+
+def test_a_design_respects_what_is_eligible():
+    opt = ma.Optimizer(ma.Pool(FEATURES), seed=1)
+    assert set(opt.ask(3, eligible=[5, 6, 7]).arms.tolist()) == {5, 6, 7}
+    opt.tell(opt.pending, TRUTH[list(opt.pending.values())])
+    assert opt.ask(eligible=[8, 9]).arms.tolist()[0] in (8, 9)
+
+
+@pytest.mark.parametrize(
+    ("features", "rewards"),
+    [
+        (FEATURES, lambda i: 7.0),
+        (FEATURES[[0, 1] * 10], lambda i: float(i % 2)),
+        (np.column_stack([FEATURES[:, 0], np.full(400, 3.0)]), lambda i: float(FEATURES[i, 0])),
+        (FEATURES, lambda i: 1e12 if i == 17 else float(TRUTH[i])),
+        (np.ones((30, 2)), lambda i: float(i)),
+        (FEATURES[:1], lambda i: 1.0),
+        (np.array(["red", "green", "blue"] * 20, dtype=object), lambda i: float(i % 3)),
+        (RNG.random((200, 64)) < 0.3, lambda i: float(i % 7)),
+    ],
+    ids=["constant", "two arms", "constant column", "outlier", "all equal", "one arm", "words", "bits"],
+)
+def test_awkward_pools_and_rewards_keep_going_and_say_what_was_assumed(features, rewards):
+    result = ma.maximize(lambda arm: rewards(arm.index), ma.Pool(features), budget=60, seed=2)
+    assert len(result.rewards) == 60
+    mean, std = result.optimizer.predict()
+    assert np.isfinite(mean).all()
+    assert (std >= 0).all()
+    assert all(isinstance(said, str) and said for said in result.optimizer.model.assumptions)
+
+
+def test_all_results_failed():
+    def fails(arm: ma.Arm) -> float:
+        raise RuntimeError("no signal")
+
+    with pytest.raises(AllFailedError, match="no signal"):
+        ma.maximize(fails, ma.Pool(FEATURES), budget=60)
+
+
+def test_what_is_learned_cannot_also_be_given():
+    with pytest.raises(InvalidParameterError, match="noise_std"):
+        ma.BBKB(noise_std=0.1)
+    with pytest.raises(InvalidParameterError, match="ridge"):
+        ma.BKB(ridge=0.1)
+    with pytest.raises(InvalidKernelError, match="'auto'"):
+        ma.BKB(kernel="best")
+
+
+def test_widths_by_default_and_by_name():
+    given = ma.Optimizer(ma.Pool(FEATURES), ma.BBKB(kernel=ma.RBF()))
+    named = ma.Optimizer(ma.Pool(FEATURES), ma.BBKB(kernel=ma.RBF(), width="bbkb"))
+    assert play(given, 3) == play(named, 3)
+    assert given.trace[-1].width == named.trace[-1].width
+    learned, theorem = (ma.Optimizer(ma.Pool(FEATURES), ma.BBKB(width=w)) for w in ("auto", "bbkb"))
+    for opt in (learned, theorem):
+        play(opt, 20)
+    assert learned.policy.width == ma.BBKB.practical
+    assert theorem.policy.width == "bbkb"
+    assert theorem.trace[-1].width > learned.trace[-1].width
