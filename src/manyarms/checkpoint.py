@@ -33,6 +33,8 @@ Arrays = Mapping[str, Any]
 def save(run: Optimizer, path: Path) -> None:
     """Write the run; the previous file at `path` stays until the new one is complete."""
     arrays = {f"posterior_{name}": array for name, array in run.posterior.snapshot().items()}
+    if run.prior is not None:
+        arrays |= {f"prior_{name}": array for name, array in run.prior.snapshot().items()}
     arrays |= _trace_arrays(run.trace)
     if run.pool.features.dtype != object:
         arrays["pool_features"] = run.pool.features
@@ -185,6 +187,8 @@ def _restored(
         policy = _matching_policy(path, manifest["policy"], fitted)
     run = started(pool, policy, manifest)
     run._learner.posterior.restore(part(arrays, "posterior_"))
+    if run.prior is not None:
+        run.prior.restore(part(arrays, "prior_"))
     records = _restored_trace(part(arrays, "trace_"), manifest["reasons"])
     past = int(records[0].tickets[0]) if records else manifest["ledger"]["next_ticket"]
     carry_on(run, manifest, arrays, first_ticket=past)

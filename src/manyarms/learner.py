@@ -9,7 +9,7 @@ import numpy as np
 
 from manyarms.errors import InvalidParameterError
 from manyarms.history import grouped
-from manyarms.inducing import KDPP, Candidates, Draw, IncrementalLeverage
+from manyarms.inducing import KDPP, Candidates, Draw, IncrementalLeverage, LeverageScores
 from manyarms.learning import Targets
 from manyarms.policies import Policy, Sparse
 from manyarms.pool import Pool
@@ -139,8 +139,11 @@ class Learner:
 
     def with_oversampling(self, oversampling: float) -> Policy:
         """The policy with another q̄; an error where there is none or the value is bad."""
-        if not isinstance(self.policy, Sparse):
-            raise InvalidParameterError("policy", type(self.policy).__name__, "one that samples its sketch")
+        if not isinstance(self._rule, LeverageScores | IncrementalLeverage):
+            raise InvalidParameterError(
+                "policy", type(self.policy).__name__, "one whose sketch is drawn by leverage scores"
+            )
+        assert isinstance(self.policy, Sparse)
         return replace(self.policy, oversampling=oversampling)
 
     def extend_horizon(self, policy: Policy) -> None:

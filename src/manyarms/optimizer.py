@@ -36,6 +36,7 @@ from manyarms.modelled import Modelled
 from manyarms.policies import Policy, default_policy
 from manyarms.pool import Pool
 from manyarms.posterior import Posterior
+from manyarms.prior_maps import prior_over
 from manyarms.priors import Prior
 from manyarms.state import PosteriorState
 from manyarms.streams import Streams
@@ -451,9 +452,12 @@ class Optimizer:
         was encoded) in the model's features. Looking does not move the run.
         """
         state, width, mind = self._current()
-        rng = copy.deepcopy(self._streams("thompson"))
+        rng, prior = copy.deepcopy(self._streams("thompson")), mind.prior
+        if prior is None and state.keeps_residual:  # a policy that never draws
+            posterior, once = mind.learner.posterior, Streams(self.seed)("prior")
+            prior = prior_over(posterior.pool, posterior.kernel, 1000, once, "auto", posterior.storage)
         scale = width / math.sqrt(state.ridge)
-        return draw_functions(mind.learner.posterior, mind.prior, scale, n, rng, state)
+        return draw_functions(mind.learner.posterior, prior, scale, n, rng, state)
 
     def best(self) -> Best:
         """The arm with the highest model mean among those pulled, with its interval mean ± β σ̃."""
@@ -484,7 +488,11 @@ class Optimizer:
         """Go on with a pool that has more arms behind the present ones."""
         mind = self._mind
         modelled = mind.modelled.extended(pool)
-        prior = None if mind.prior is None else mind.prior.extended(modelled.seen_pool)
+        prior = mind.prior
+        if prior is not None and self.posterior.features is not None:  # one family with the posterior's
+            prior = prior.extended(modelled.seen_pool)
+        elif prior is not None:
+            prior = self.policy.prior(modelled.seen_pool, Streams(self.seed)("prior"), self.posterior.storage)
         self.posterior.extend(modelled.seen_pool)
         self._mind = Mind(modelled, mind.learner, prior)
         self.history.n_arms, self._next_lesson = pool.n_arms, None

@@ -33,6 +33,7 @@ from manyarms.state import PosteriorState
 from manyarms.update import Border, PoolValues, PulledArms, Pulls, Weights, new_columns
 from manyarms.validation import Floats, Ints, arm_indices, finite_rewards, positive
 
+SMALLEST_RIDGE = 1e-13  # of the largest prior variance
 _STATE_ARRAYS = ("inducing", "arms", "counts", "sums")
 _POOL_ARRAYS = ("residual", "quadratic", "mean")
 _PRECISION_ARRAYS = ("base", "terms", "signs")
@@ -77,6 +78,9 @@ class Posterior:
         self.storage = np.dtype(storage)
         self._slots = np.full(pool.n_arms, -1, dtype=np.int64)
         self.state = self._empty_state(residual)
+        if self.ridge < SMALLEST_RIDGE * self.state.prior_max:
+            rule = f"at least {SMALLEST_RIDGE:g} of the kernel's largest variance {self.state.prior_max:g}"
+            raise InvalidParameterError("ridge", ridge, f"{rule}: below it rounding decides")
         if features is not None:
             self.state = self._rebuilt_on(features, self.state)
 

@@ -1,10 +1,12 @@
 """Which feature map a kernel's prior is drawn through.
 
-eigenfunctions   RBF and Matérn on the box of the pool (Hilbert space), the M of largest weight
-fourier          RBF and Matérn in any number of features: M/2 random frequencies, error about √(2/M)
-linear           the features themselves, exact
-landmarks        any kernel: Nyström on M random arms, the rest of the variance drawn arm by arm
-joint            any kernel: Nyström on all arms, the exact joint draw; O(A³) once
+| map | for | features |
+|---|---|---|
+| linear | the linear kernel | its own, exact |
+| eigenfunctions | RBF and Matérn on the box of the pool | the M of largest weight (Hilbert space) |
+| fourier | RBF and Matérn in any number of features | M/2 random frequencies, error about √(2/M) |
+| landmarks | any kernel | Nyström on M/4 random arms |
+| joint | any kernel | Nyström on all arms: the exact joint draw; O(A³) once |
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from manyarms.embeddings.linear import LinearFeatures
 from manyarms.embeddings.nystrom import SPAN_TOLERANCE, covariances, independent_subset
 from manyarms.errors import InvalidParameterError, PoolTooLargeError, UnsuitableKernelError
 from manyarms.kernels import KernelLike
+from manyarms.kernels.spectral import spectrum_of
 from manyarms.pool import Pool
 from manyarms.priors import Prior
 from manyarms.validation import Floats, Ints, count
@@ -30,6 +33,7 @@ MOST_JOINT_ARMS = 20_000  # their covariance takes 3.2 GB
 _GOOD_ERROR = 0.01  # of the prior variance
 _LANDMARK_COST = 4  # a landmark costs O(M) per arm where other features cost O(d), and says more
 _NO_WEIGHT = 1e-16  # of the largest
+_MOST_BOX_FEATURES = 8  # in more, any affordable number of eigenfunctions is too few
 _PROBES = 300
 
 
@@ -48,7 +52,7 @@ def prior_over(
         kind, features = _most_accurate(pool, kernel, size, rng)
     else:
         features = _MAPS[kind](pool, kernel, size, rng)
-    return Prior(pool, kernel, features, storage=storage, residual=kind in ("joint", "landmarks"))
+    return Prior(pool, kernel, features, storage, stored=kind == "joint")
 
 
 def eigenfunctions_over(pool: Pool, kernel: KernelLike, size: int) -> Eigenfunctions:
@@ -57,6 +61,7 @@ def eigenfunctions_over(pool: Pool, kernel: KernelLike, size: int) -> Eigenfunct
     Fewer, where the weights fall so fast that the last ones are nothing beside the first: they would add
     no digit to k, and numbers that small make every pass over them slow.
     """
+    spectrum_of(kernel, pool.n_features, "eigenfunctions")  # a kernel that has none is refused first
     lower, upper = _box(pool)
     features = HilbertSpaceFeatures(kernel, size, lower, upper, points=_spread_sample(pool))
     return features.leading(int(np.count_nonzero(features.weights > _NO_WEIGHT * features.weights[0])))
@@ -68,6 +73,8 @@ def _most_accurate(
     sample, tried = _spread_sample(pool), []
     good = _GOOD_ERROR * float(np.max(kernel.diag(sample)))
     for kind in ("linear", "eigenfunctions", "fourier", "landmarks"):
+        if kind == "eigenfunctions" and pool.n_features > _MOST_BOX_FEATURES:
+            continue
         try:
             features = _MAPS[kind](pool, kernel, size, rng)
         except UnsuitableKernelError:

@@ -1,17 +1,17 @@
 """Functions drawn from the prior, g(x) = p(x)ᵀw with standard normal w, at every arm of a pool at once.
 
-S-GP-TS splits a posterior draw into a prior draw and its correction (spec §4, "Decomposed draws"), so
-all it needs of a kernel is a feature map p with p(x)ᵀp(y) ≈ k(x, y) that is good *everywhere*: the
-approximation of the posterior is another matter, and much smaller.
-
-Which map a kernel gets is said in `prior_maps.py`. Maps with few features for what they stand for (a
-landmark set, for kernels without eigenfunctions) leave a residual k(x, x) − ‖p(x)‖². It is drawn as well,
-independently from point to point, so that no arm's variance starves.
+S-GP-TS splits a posterior draw into a prior draw and its correction (spec §4, "Decomposed draws"). What
+the correction leaves of g is the residual e(x) = g(x) − z(x)ᵀL⁻¹g(Z), which should have the variance
+k(x, x) − ‖z(x)‖². A feature map p is never exact, and where the posterior is sure its error is no longer
+small beside that variance: eigenfunctions cut off too early leave too little, others too much. So what e
+really has, v(x), is kept up to date, and draws are completed to the right variance at every arm
+(`completed`). Which map a kernel gets is said in `prior_maps.py`.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,30 +20,42 @@ from numpy.typing import DTypeLike, NDArray
 
 from manyarms.embeddings import Columns, Embedding
 from manyarms.kernels import KernelLike
+from manyarms.linalg import forward
 from manyarms.pool import Pool
-from manyarms.validation import Floats
+from manyarms.state import PosteriorState
+from manyarms.validation import Floats, Ints
 
-_STORED_BYTES = 1 << 30  # feature columns larger than this are computed anew for each draw
+_STORED_BYTES = 1 << 31  # feature columns larger than this are computed anew for each draw
 
 
 @dataclass(frozen=True)
 class PriorDraw:
-    """One or more functions g: weights of the features (M × n), and the key of each one's residual noise."""
+    """One or more functions g: weights of the features (M × n), and the key of each one's own noise."""
 
     weights: Floats
     keys: NDArray[np.uint64]
 
 
+@dataclass(frozen=True)
+class Residual:
+    """What the correction at inducing arms Z does to the prior: C = L⁻¹p(Z), and v(x) = ‖p(x) − Cᵀz(x)‖²."""
+
+    inducing: Ints
+    correction: Floats  # C, m × M
+    variance: Floats  # v, one per arm
+
+
 class Prior:
-    """Prior draws over a pool. The feature columns are stored when there is room for them."""
+    """Prior draws over a pool. The feature columns are stored when there is room for them, or always."""
 
     def __init__(
-        self, pool: Pool, kernel: KernelLike, features: Embedding, *, storage: DTypeLike, residual: bool
+        self, pool: Pool, kernel: KernelLike, features: Embedding, storage: DTypeLike, stored: bool = False
     ) -> None:
         self.pool, self.kernel, self.features = pool, kernel, features
-        self._storage, self._has_residual = np.dtype(storage), residual
-        self._columns = self._stored()
-        self._stds, self._names = self._residuals() if residual else (np.empty(0), np.empty(0, np.uint64))
+        self._storage = np.dtype(storage)
+        self._columns = self._filled_columns(stored)
+        self._names: NDArray[np.uint64] | None = None
+        self._kept = Residual(np.empty(0, dtype=np.int64), np.empty((0, self.width)), self._squares())
 
     @property
     def width(self) -> int:
@@ -52,38 +64,98 @@ class Prior:
 
     def extended(self, pool: Pool) -> Prior:
         """The same functions on a pool with more arms."""
-        return Prior(pool, self.kernel, self.features, storage=self._storage, residual=self._has_residual)
+        return Prior(pool, self.kernel, self.features, self._storage)
 
     def draw(self, rng: np.random.Generator) -> PriorDraw:
         """One function."""
         weights = rng.standard_normal(self.width)[:, None]
         return PriorDraw(weights, rng.integers(2**63, size=1).astype(np.uint64))
 
-    def on_pool(self, draws: PriorDraw) -> Floats:
-        """g of every arm, n × A."""
-        values = np.empty((draws.weights.shape[1], self.pool.n_arms))
+    def forms(self, vectors: Floats) -> Floats:
+        """vᵀp(x) of every arm for each column v of an M × r matrix: r × A."""
+        values = np.empty((vectors.shape[1], self.pool.n_arms))
         for where, block in self.pool.blocks(bytes_per_arm=8 * (2 * self.width + 2 * len(values))):
             if self._columns is None:
-                values[:, where] = (self.features.matrix(block) @ draws.weights).T
+                values[:, where] = (self.features.matrix(block) @ vectors).T
             else:
-                values[:, where] = self._columns.product(draws.weights, where)
-        if self._has_residual:
-            for row, key in zip(values, draws.keys, strict=True):
-                row += self._stds * keyed_normals(self._names, key)
+                values[:, where] = self._columns.product(vectors, where)
         return values
 
-    def at(self, draws: PriorDraw, points: Any) -> Floats:
-        """g at any points, n × points; at an arm's features the same as in `on_pool`."""
-        matrix = self.features.matrix(points)
-        values = np.asarray((matrix @ draws.weights).T)
-        if self._has_residual:
-            stds, names = _residual_stds(self.kernel, points, matrix), row_names(points)
-            for row, key in zip(values, draws.keys, strict=True):
-                row += stds * keyed_normals(names, key)
-        return values
+    def rows(self, arms: Ints) -> Floats:
+        """p(x) of some arms."""
+        if self._columns is None:
+            return self.features.matrix(self.pool.take(arms))
+        return self._columns.rows(arms, self.width)
 
-    def _stored(self) -> Columns | None:
-        if self.pool.n_arms * self.width * self._storage.itemsize > _STORED_BYTES:
+    # ------------------------------------------------------------------ the residual
+
+    def residual(self, state: PosteriorState, keep: bool) -> Residual:
+        """C and v for a posterior's inducing arms.
+
+        One appended arm after the other, each a pass over the columns of z and p, so that the result does
+        not depend on when it is asked for; from nothing after the sketch was. `keep` remembers it.
+        """
+        now, known = self._kept, len(self._kept.inducing)
+        if not np.array_equal(state.inducing[:known], now.inducing):
+            now = self._from_nothing(state)
+        for place in range(len(now.inducing), len(state.inducing)):
+            now = self._appended(now, state, place)
+        if keep:
+            self._kept = now
+        return now
+
+    def _appended(self, now: Residual, state: PosteriorState, place: int) -> Residual:
+        """With the column z_new of one arm s more.
+
+        c = (p(s) − Cᵀz(s)) / z_new(s), and v(x) falls by 2 z_new(x) qᵀc − z_new(x)²‖c‖², q = p(x) − Cᵀz(x).
+        """
+        arm = state.inducing[place]
+        row = state.columns.rows(arm, place + 1)
+        c = (self.rows(np.array([arm]))[0] - now.correction.T @ row[:place]) / row[place]
+        new = state.columns.column(place)
+        along = self.forms(c[:, None])[0]
+        if place:
+            along = along - state.forms((now.correction @ c)[:, None])[0]
+        variance = np.maximum(now.variance - 2 * new * along + new * new * (c @ c), 0.0)
+        return Residual(state.inducing[: place + 1], np.vstack([now.correction, c]), variance)
+
+    def _from_nothing(self, state: PosteriorState) -> Residual:
+        factor = np.tril(state.columns.rows(state.inducing, state.width))
+        correction = forward(factor, self.rows(state.inducing))
+        variance = np.empty(self.pool.n_arms)
+        for where, block in self.pool.blocks(bytes_per_arm=24 * self.width):
+            arms = np.arange(where.start, where.stop)
+            P = self.features.matrix(block) if self._columns is None else self.rows(arms)
+            Q = P - state.columns.rows(arms, state.width) @ correction
+            variance[where] = np.einsum("ij,ij->i", Q, Q)
+        return Residual(state.inducing, correction, variance)
+
+    def snapshot(self) -> dict[str, Any]:
+        """What the next draw reads and cannot compute again bit for bit."""
+        kept = self._kept
+        return {"inducing": kept.inducing, "correction": kept.correction, "variance": kept.variance}
+
+    def restore(self, arrays: Mapping[str, Any]) -> None:
+        """Take back a snapshot of a prior on the same pool."""
+        self._kept = Residual(arrays["inducing"], arrays["correction"], arrays["variance"])
+
+    # ------------------------------------------------------------------ noise that belongs to a point
+
+    def noise(self, key: np.uint64) -> Floats:
+        """Independent standard normal numbers, one per arm; equal arms have equal ones."""
+        if self._names is None:
+            blocks = self.pool.blocks(bytes_per_arm=64)
+            self._names = np.concatenate([row_names(block) for _, block in blocks])
+        return keyed_normals(self._names, key)
+
+    def noise_at(self, points: Any, key: np.uint64) -> Floats:
+        """The same numbers at the features of arms, and others elsewhere."""
+        return keyed_normals(row_names(np.asarray(points).astype(self.pool.features.dtype)), key)
+
+    # ------------------------------------------------------------------ inside
+
+    def _filled_columns(self, stored: bool) -> Columns | None:
+        if not stored and self.pool.n_arms * self.width * self._storage.itemsize > _STORED_BYTES:
             return None
         columns = Columns(self.pool.n_arms, self._storage)
         columns.reserve(self.width)
@@ -91,12 +163,13 @@ class Prior:
             columns.write(where, 0, self.features.matrix(block))
         return columns
 
-    def _residuals(self) -> tuple[Floats, NDArray[np.uint64]]:
-        stds, names = [], []
+    def _squares(self) -> Floats:
+        """‖p(x)‖² of every arm."""
+        parts = []
         for _, block in self.pool.blocks(bytes_per_arm=16 * self.width):
-            stds.append(_residual_stds(self.kernel, block, self.features.matrix(block)))
-            names.append(row_names(block))
-        return np.concatenate(stds), np.concatenate(names)
+            P = self.features.matrix(block)
+            parts.append(np.einsum("ij,ij->i", P, P))
+        return np.concatenate(parts)
 
 
 def joined(draws: list[PriorDraw]) -> PriorDraw:
@@ -106,12 +179,14 @@ def joined(draws: list[PriorDraw]) -> PriorDraw:
     )
 
 
-def _residual_stds(kernel: KernelLike, points: Any, matrix: Floats) -> Floats:
-    explained = np.einsum("ij,ij->i", matrix, matrix)
-    return np.asarray(np.sqrt(np.maximum(kernel.diag(points) - explained, 0.0)))
+def completed(residual: Floats, has: Floats, should: Floats, noise: Floats) -> Floats:
+    """e(x) of variance `has` brought to the variance it should have.
 
-
-# ------------------------------------------------------------------ noise that belongs to a point
+    Too much is scaled down; what is missing is drawn as noise that belongs to the point.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scale = np.where(has > should, np.sqrt(should / has), 1.0)
+    return np.asarray(scale * residual + np.sqrt(np.maximum(should - has, 0.0)) * noise)
 
 
 def row_names(points: Any) -> NDArray[np.uint64]:

@@ -42,10 +42,11 @@ class PosteriorState:
     def leverage(self) -> Floats:
         """σ̃² of every arm on the ridge-leverage scale, between 0 and k/λ."""
         values = self.pool_values
+        if not self.keeps_residual:
+            return np.maximum(values.quadratic, 0.0)
         # V ≤ (λ + tκ²)I, so zᵀV⁻¹z cannot be smaller than this; rounding can make it so.
         floor = (self.prior - values.residual) / (self.ridge + self.pulls * self.prior_max)
-        quadratic: Floats = np.maximum(values.quadratic, floor)
-        return quadratic + values.residual / self.ridge if self.keeps_residual else quadratic
+        return np.asarray(np.maximum(values.quadratic, floor) + values.residual / self.ridge)
 
     @cached_property
     def prior_max(self) -> float:

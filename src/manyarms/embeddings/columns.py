@@ -69,6 +69,11 @@ class Columns:
             return parts[0]
         return np.concatenate(parts, axis=-1) if parts else np.empty((*chosen.shape, 0))
 
+    def column(self, place: int) -> Floats:
+        """One column of every row, in double precision."""
+        start, _, panel = next(self._parts(place, place + 1))
+        return panel[:, place - start].astype(np.float64)
+
     def product(self, forms: Floats, row: slice) -> Floats:
         """Σ_j data[i, j] · forms[j, r] for the rows in `row`: an array of r × rows, in one pass over memory.
 

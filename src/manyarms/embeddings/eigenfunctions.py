@@ -68,6 +68,8 @@ class Eigenfunctions:
         """φ_j(x), orthonormal in L² on the box, as an array of len(X) × width."""
         X = self._inside(checked_rows(X, len(self.centre)))
         values = np.ones((len(X), self.width))
+        if not self.width:
+            return values
         for i in np.flatnonzero(self.half_widths):
             L, j = self.half_widths[i], self.indices[:, i]
             angle = 0.5 * math.pi * ((X[:, i] - self.centre[i]) / L + 1.0)
@@ -88,7 +90,7 @@ class Eigenfunctions:
             low, high = self.centre[i] - self.half_widths[i], self.centre[i] + self.half_widths[i]
             raise InvalidFeaturesError(
                 f"feature {i} of row {row} is {X[row, i]:g}, outside the box [{low:g}, {high:g}] of the "
-                "eigenfunctions: build them with lower and upper bounds that hold every arm"
+                "eigenfunctions: make them, or start the run, with every arm in view"
             )
         return X
 

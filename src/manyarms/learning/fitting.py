@@ -7,9 +7,10 @@ The priors are normal in the logarithm, for features in units of their spread an
     log σ² ~ N(log 0.05, 2²)               noise from 1/50 to 1.6 times the rewards' sd is within two
 
 They keep twenty observations from running to length-scales of zero or infinity, and five hundred outvote
-them. Families are compared by log evidence + log prior − (p/2) log(n/2π), Laplace's approximation with
-the curvature of every parameter taken as n (the BIC's), which is what makes d length-scales pay for
-themselves before they replace one.
+them. A length-scale per feature starts from the fit with one, and its prior is N(that one, 0.75²) instead:
+features depart from their common scale only as far as the data insist. Families are compared by log
+evidence + log prior − (p/2) log(n/2π), Laplace's approximation with the curvature of every parameter taken
+as n (the BIC's), which is what makes d length-scales pay for themselves before they replace one.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from manyarms.learning.families import Family
 from manyarms.validation import Floats
 
 SCALE_SD, SIGNAL_SD, NOISE_SD = 1.5, 1.5, 2.0
+OWN_SCALE_SD = 0.75  # of a feature's log length-scale about the one that all of them share
 TYPICAL_NOISE = 0.05
 SCALE_REACH = math.log(1e3)  # length-scales stay within this factor of the typical ones
 SIGNAL_BOUNDS = (1e-3, 1e3)
@@ -69,11 +71,13 @@ class Prior:
     upper: Floats
 
     @classmethod
-    def of(cls, family: Family) -> Prior:
-        """The priors at the head of this module."""
-        typical = family.typical
+    def of(cls, family: Family, shared: float | None = None) -> Prior:
+        """The priors at the head of this module; `shared` is the log length-scale found for all features."""
+        typical, scale_sd = family.typical, SCALE_SD
+        if shared is not None:
+            typical, scale_sd = np.full(len(typical), shared), OWN_SCALE_SD
         centre = np.append(typical, [0.0, math.log(TYPICAL_NOISE)])
-        sd = np.append(np.full(len(typical), SCALE_SD), [SIGNAL_SD, NOISE_SD])
+        sd = np.append(np.full(len(typical), scale_sd), [SIGNAL_SD, NOISE_SD])
         floors, ceilings = np.log([SIGNAL_BOUNDS, NOISE_BOUNDS]).T
         return cls(
             centre, sd, np.append(typical - SCALE_REACH, floors), np.append(typical + SCALE_REACH, ceilings)
@@ -97,9 +101,10 @@ def fit(
     seen: Observations,
     starts: list[Floats] | None = None,
     evaluations: int = 60,
+    prior: Prior | None = None,
 ) -> Fit:
     """The highest posterior density reached from the starts; deterministic, at most `evaluations` each."""
-    prior = Prior.of(family)
+    prior = prior or Prior.of(family)
     search = _Search(family, family.on(features), seen, prior)
     for start in starts or default_starts(prior):
         search.run(start, evaluations)

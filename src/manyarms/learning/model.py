@@ -21,7 +21,7 @@ from manyarms.kernels import KernelLike, Scale
 from manyarms.kernels.describe import describe, from_description
 from manyarms.learning.evidence import Observations
 from manyarms.learning.families import Family
-from manyarms.learning.fitting import PRIOR, STOPPED, Fit, at_prior, fit
+from manyarms.learning.fitting import PRIOR, STOPPED, Fit, Prior, at_prior, fit
 from manyarms.learning.rewards import Targets, Transform, fit_transform, targets, transform_from
 from manyarms.learning.scaling import Prepared
 from manyarms.learning.subset import MOST_ARMS, choose_subset
@@ -162,8 +162,10 @@ def _fitted(prepared: Prepared, seen: Targets, rng: np.random.Generator) -> Fit:
     own = prepared.per_feature(shared.family) if _enough(prepared, len(seen.arms)) else None
     if own is None:
         return shared
-    start = np.append(np.full(len(own.typical), shared.values[0]), shared.values[-2:])
-    return max(shared, fit(own, features, observed, [start], _EVALUATIONS), key=lambda found: found.score)
+    common = float(shared.log_scales[0])
+    start = np.append(np.full(len(own.typical), common), shared.values[-2:])
+    separate = fit(own, features, observed, [start], _EVALUATIONS, Prior.of(own, common))
+    return max(shared, separate, key=lambda found: found.score)
 
 
 def _enough(prepared: Prepared, n_unique: int) -> bool:

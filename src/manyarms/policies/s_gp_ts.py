@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from manyarms.embeddings import Embedding
 from manyarms.embeddings.eigenfunctions import Eigenfunctions
@@ -20,6 +20,8 @@ from manyarms.prior_maps import KINDS, eigenfunctions_over, prior_over
 from manyarms.priors import Prior
 from manyarms.schedules import ROLES, published_size
 from manyarms.validation import count
+
+MOST_FEATURES = 20_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,13 +46,17 @@ class SGPTS(Thompson, Sparse):
             raise InvalidParameterError("rule", self.rule, "'points' or 'features'")
         if self.prior_map not in KINDS:
             raise InvalidParameterError("prior_map", self.prior_map, f"one of {', '.join(KINDS)}")
+        if self.horizon is not None:
+            count("horizon", self.horizon, minimum=2)
         _check_size("size", self.size, self.horizon)
         _check_size("prior_size", self.prior_size, self.horizon)
         super().__post_init__()
 
     def on(self, pool: Pool) -> Policy:
         """Published rates as numbers; an error when the pool has too few different arms for m points."""
-        size, prior_size = self._number("size", pool), self._number("prior_size", pool)
+        size, prior_size = (
+            _checked_number(name, self._number(name, pool)) for name in ("size", "prior_size")
+        )
         if self.rule == "features":
             prior_size = max(size, prior_size)
         elif self.inducing == "kdpp":
@@ -79,7 +85,7 @@ class SGPTS(Thompson, Sparse):
         if self.rule == "points":
             return prior_over(pool, self.covariance, int(self.prior_size), rng, self.prior_map, storage)
         rest = self._split(pool)[1]
-        return Prior(pool, self.covariance, rest, storage=storage, residual=False) if rest.width else None
+        return Prior(pool, self.covariance, rest, storage)
 
     def _split(self, pool: Pool) -> tuple[Eigenfunctions, Eigenfunctions]:
         """The m leading eigenfunctions, and those behind them."""
@@ -108,12 +114,24 @@ def _check_size(name: str, size: Any, horizon: int | None) -> None:
         raise InvalidParameterError("horizon", horizon, f"given with {name}={size!r}, a rate in it")
 
 
+def _checked_number(name: str, size: int) -> int:
+    if size > MOST_FEATURES:
+        rule = f"at most {MOST_FEATURES}; a published rate without its constant can be far too large"
+        raise InvalidParameterError(name, size, rule)
+    return size
+
+
+def _different(features: NDArray[Any]) -> int:
+    """How many of the rows differ."""
+    rows = features.reshape(len(features), -1)
+    return len(set(map(repr, rows.tolist())) if rows.dtype == object else np.unique(rows, axis=0))
+
+
 def _check_enough_arms(size: int, pool: Pool) -> None:
     """m inducing points need as many different arms; counted only where it may come close."""
-    if pool.n_arms > 10 * size:
-        return
-    rows = pool.features.reshape(pool.n_arms, -1)
-    different = len(set(map(repr, rows.tolist())) if rows.dtype == object else np.unique(rows, axis=0))
-    if size > different:
+    different = _different(pool.features[: 10 * size])
+    if different < size:
+        different = _different(pool.features)
+    if different < size:
         rule = f"at most {different}, the number of different arms; take fewer, or leverage scores"
         raise InvalidParameterError("size", size, rule)

@@ -23,7 +23,8 @@ class SOFUL(FixedFeatures):
     """Kuzborskij, Cella & Cesa-Bianchi 2019: a sketch of `size` rows, fixed in advance.
 
     choose is "ucb" (SOFUL) or "thompson" (their SOFUL-TS). A sketch smaller than the rank of what is
-    pulled loses ever more of V, and the regret becomes linear (BKB paper, §5).
+    pulled loses ever more of V, and the regret becomes linear (BKB paper, §5). It is here to be compared
+    with: V̂⁻¹ is held as a d × d matrix, as for every policy, so it does not save the time it could.
     """
 
     kernel: KernelLike | str = field(default_factory=Linear)

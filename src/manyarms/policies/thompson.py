@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from manyarms.choosers import Chooser, ThompsonDraws
 from manyarms.endings import Ending, EveryStep, FixedSize
+from manyarms.errors import InvalidParameterError
 from manyarms.policies.base import Policy
 from manyarms.validation import count
 
@@ -28,6 +29,8 @@ class Thompson(Policy):
 
     def __post_init__(self) -> None:
         count("batch_size", self.batch_size)
+        if not isinstance(self.distinct, bool):
+            raise InvalidParameterError("distinct", self.distinct, "True or False")
         super().__post_init__()
 
     def chooser(self) -> Chooser:
