@@ -22,8 +22,9 @@ from manyarms.errors import CheckpointError, InvalidKernelError, ManyarmsError
 from manyarms.kernels.describe import describe, from_description
 from manyarms.learner import Memory
 from manyarms.learning import model_from
-from manyarms.optimizer import Optimizer, Told
+from manyarms.optimizer import Optimizer
 from manyarms.pool import Pool
+from manyarms.results import Told
 from manyarms.trace import BatchRecord, Trace
 
 FORMAT, VERSION = "manyarms run", 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,6 @@ from manyarms.draws import Draws, draw_functions
 from manyarms.errors import (
     BudgetSpentError,
     InvalidParameterError,
-    InvalidRewardError,
     NoResultsError,
     NothingToAskError,
 )
@@ -32,16 +31,18 @@ from manyarms.history import History
 from manyarms.learner import Learner, Lesson
 from manyarms.learning import LearnedModel, design_size, initial_design
 from manyarms.ledger import Ledger, as_tickets
+from manyarms.mind import Mind
 from manyarms.modelled import Modelled
 from manyarms.policies import Policy, default_policy
 from manyarms.pool import Pool
 from manyarms.posterior import Posterior
 from manyarms.prior_maps import prior_over
 from manyarms.priors import Prior
+from manyarms.results import Told, failure_flags, reward_values
 from manyarms.state import PosteriorState
 from manyarms.streams import Streams
 from manyarms.trace import Batch, BatchRecord, Trace
-from manyarms.validation import Floats, Ints, arm_indices, as_array, count, finite_rewards
+from manyarms.validation import Floats, Ints, arm_indices, as_array, count
 
 
 @dataclass(frozen=True)
@@ -56,43 +57,6 @@ class Best:
     upper: float
     pulls: int
     average: float
-
-
-@dataclass(frozen=True)
-class Mind:
-    """What a run believes: the model, the learner with its posterior, and the prior that draws start from."""
-
-    modelled: Modelled
-    learner: Learner
-    prior: Prior | None
-
-    @classmethod
-    def of(cls, modelled: Modelled, streams: Streams, storage: DTypeLike) -> Mind:
-        """Before any result. What is drawn here is drawn again when a saved run is read."""
-        policy, pool, once = modelled.policy, modelled.seen_pool, Streams(streams.seed)
-        learner = Learner(policy, policy.posterior(pool, once("features"), storage), streams)
-        return cls(modelled, learner, policy.prior(pool, once("prior"), storage))
-
-    def with_model(self, model: LearnedModel, streams: Streams) -> Mind:
-        """Before any result, under a model learned elsewhere."""
-        return Mind.of(replace(self.modelled, model=model), streams, self.learner.posterior.storage)
-
-    def relearned(self, history: History, streams: Streams) -> Mind:
-        """With a model learned from everything told, and a posterior under it."""
-        rng = streams.at("learning", history.pulls)
-        mind = Mind.of(self.modelled.relearned(history, rng), streams, self.learner.posterior.storage)
-        mind.learner.memory = replace(mind.learner.memory, norm_bound=self.learner.memory.norm_bound)
-        mind.learner.start_from(mind.modelled.targets(history), self.learner.posterior.inducing, rng)
-        return mind
-
-
-@dataclass(frozen=True)
-class Told:
-    """A result waiting to be taken in; `order` sorts results by ticket, unasked ones last."""
-
-    order: tuple[int, int]
-    arm: int
-    reward: float
 
 
 class Optimizer:
@@ -284,42 +248,14 @@ class Optimizer:
             named = as_tickets(tickets)
             self._ledger.check(named)
             owners = np.array([self._ledger.pending[ticket] for ticket in named], dtype=np.int64)
-        flags = self._flags(failed, len(owners))
-        values = self._values(rewards, flags)
+        flags = failure_flags(failed, len(owners))
+        values = reward_values(rewards, flags)
         self.history.record(owners[~flags], values[~flags])
         for place, (arm, reward, lost) in enumerate(
             zip(owners.tolist(), values.tolist(), flags.tolist(), strict=True)
         ):
             self._settle(None if named is None else named[place], arm, reward, lost)
         self._next_lesson = None
-
-    def _flags(
-        self, failed: bool | Sequence[bool], expected: int
-    ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        if failed is False:  # the usual step
-            return np.zeros(expected, dtype=bool)
-        flags = as_array("failed", failed)
-        if flags.dtype != np.dtype(bool) or flags.shape not in ((), (expected,)):
-            raise InvalidParameterError("failed", failed, f"True, False or {expected} of them")
-        return np.broadcast_to(flags, (expected,))
-
-    def _values(self, rewards: ArrayLike | None, flags: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Floats:
-        """Rewards as floats, NaN for failed trials."""
-        if rewards is None:
-            if not flags.all():
-                raise InvalidRewardError(
-                    f"{int((~flags).sum())} results without a reward that are not marked as failed"
-                )
-            return np.full(len(flags), np.nan)
-        if not flags.any():
-            return finite_rewards(rewards, len(flags))
-        listed = list(rewards) if isinstance(rewards, Iterable) else [rewards]
-        if len(listed) != len(flags):
-            raise InvalidRewardError(f"{len(flags)} rewards expected, one per arm, got {len(listed)}")
-        values = np.full(len(flags), np.nan)
-        told: list[Any] = [value for value, lost in zip(listed, flags, strict=True) if not lost]
-        values[~flags] = finite_rewards(told, len(told))
-        return values
 
     def _settle(self, ticket: int | None, arm: int, reward: float, lost: bool) -> None:
         if ticket is None:

@@ -28,7 +28,7 @@ LAYERS = [
     ["draws"],
     ["endings", "contest", "choosers"],
     ["policies"],
-    ["ledger", "trace", "learner", "modelled"],
+    ["ledger", "trace", "learner", "modelled", "mind", "results"],
     ["optimizer", "checkpoint", "light_state"],
     ["maximize"],
     ["agents", "problems"],
