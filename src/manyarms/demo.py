@@ -23,7 +23,7 @@ N_ARMS, BUDGET, NOISE, LENGTHSCALE = 20_000, 2_000, 0.1, 0.25
 NAMES = ("pool.csv", "truth.npy", "demo.db", "demo.db-wal", "demo.db-shm", "results.csv", "report.html")
 NEW = (
     f"new demo.db --pool pool.csv --id name --kernel rbf --lengthscale {LENGTHSCALE} --noise {NOISE} "
-    f"--signal 1 --mean 0 --width 3 --budget {BUDGET}"
+    f"--signal 1 --mean 0 --width 3 --repeats allow --budget {BUDGET}"
 )
 STEPS = (
     NEW,

@@ -39,5 +39,4 @@ __all__ = [
     "Policy",
     "SoRUCB",
     "Sparse",
-    "default_policy",
 ]

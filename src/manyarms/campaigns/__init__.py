@@ -1,0 +1,1 @@
+"""Durable searches on the user's own table: stored, resumable, reported."""

@@ -1,0 +1,320 @@
+"""A campaign: everything the command line does, as one object.
+
+The database is the truth. `tell` and `forget` only write rows. `ask` computes outside any lock, so that
+results can be told meanwhile, and hands its batch out only if no other ask was faster; after a few lost
+races it computes inside the writer's transaction, which cannot be overtaken. A process killed at any moment
+leaves what its last commit left, and the next ask is a pure function of that (`manyarms.campaigns.model`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from sqlalchemy import Connection
+
+from manyarms.campaigns.fingerprints import Progress
+from manyarms.campaigns.model import Proposal, propose
+from manyarms.campaigns.schema import OPEN, TICKETS
+from manyarms.campaigns.settings import Request, Settings, settle
+from manyarms.campaigns.source import Source
+from manyarms.campaigns.store import Snapshot, Store, Ticket, now_text
+from manyarms.campaigns.telling import RESERVED, Outcome, Told, known_rows, planned, read_outcomes
+from manyarms.errors import ResultsFileError, SettingsError
+from manyarms.pool import Pool
+
+_RACES = 3  # asks computed outside the lock before one is computed inside
+
+
+@dataclass(frozen=True)
+class Issued:
+    """One line of a batch: what to measure, and what the model thinks of it."""
+
+    ticket: int
+    batch: int
+    arm: int
+    id: str
+    columns: Mapping[str, str]  # the user's own
+    predicted: float
+    predicted_std: float
+    reason: str  # why the batch ended
+
+
+Deliver = Callable[[list[Issued]], None]
+
+
+@dataclass(frozen=True)
+class _Order:
+    """What was asked for."""
+
+    n: int | None
+    at_most: int | None
+    held: Mapping[str, Any]  # by whom, until when
+    deliver: Deliver | None
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """A batch computed on everything up to `sequence`, not handed out yet."""
+
+    proposal: Proposal
+    issued: list[Issued]
+    sequence: int
+    seconds: float
+
+
+class Campaign:
+    """A search on the user's own table that outlives any process. Use it in a `with` block, or `close` it."""
+
+    def __init__(
+        self, campaign: str | Path, *, pool: str | Path | None = None, progress: Progress | None = None
+    ) -> None:
+        """Open a campaign. `pool` says where its table lies on this machine, if not where it was made."""
+        self.store = Store(campaign)
+        self._progress = progress
+        self._elsewhere = None if pool is None else Path(pool)
+        self._pool: Pool | None = None
+        self._source: Source | None = None
+        try:
+            with self.store.reading() as connection:
+                row = self.store.row(connection)
+            self.settings = Settings.from_json(row["settings"])
+            self.created_at: str = row["created_at"]
+        except BaseException:
+            self.store.close()
+            raise
+
+    @classmethod
+    def new(cls, campaign: str | Path, request: Request, progress: Progress | None = None) -> Campaign:
+        """Make a campaign: read the pool, settle what was left open, write it down. Nothing is replaced."""
+        if (request.id or "id") in RESERVED:
+            raise SettingsError(f"the id column cannot be called {request.id!r}: results files use that name")
+        pool = request.source().read(progress)
+        settings = settle(request, pool)
+        store = Store(campaign)
+        fresh = store.where.file is not None and not store.where.file.exists()
+        try:
+            store.create(settings.to_json(), pool.n_arms)
+        except BaseException:
+            store.close()
+            if fresh and store.where.file is not None:
+                _remove_unfinished(store.where.file)
+            raise
+        store.close()
+        made = cls(campaign, progress=progress)
+        made._pool, made._source = pool, settings.source
+        return made
+
+    def close(self) -> None:
+        """Let the database go."""
+        self.store.close()
+
+    def __enter__(self) -> Campaign:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ------------------------------------------------------------------ the pool
+
+    @property
+    def source(self) -> Source:
+        """The pool's file, found and known to be unchanged."""
+        if self._source is None:
+            self._source = self.settings.source.moved(self._pool_file())
+        return self._source
+
+    def _pool_file(self) -> Path:
+        """Where it was given, where it was made, or beside the campaign."""
+        recorded = self.settings.source.path
+        if self._elsewhere is not None:
+            return self._elsewhere
+        if not recorded.is_file() and self.store.where.file is not None:
+            beside = self.store.where.file.parent / recorded.name
+            return beside if beside.is_file() else recorded
+        return recorded
+
+    @property
+    def pool(self) -> Pool:
+        """The candidates, read once."""
+        if self._pool is None:
+            self._pool = self.source.read(self._progress)
+        return self._pool
+
+    @property
+    def id_column(self) -> str:
+        """What the column of ids is called in batches and results."""
+        return self.settings.source.id or "id"
+
+    # ------------------------------------------------------------------ asking
+
+    def ask(
+        self,
+        n: int | None = None,
+        *,
+        at_most: int | None = None,
+        worker: str | None = None,
+        lease_seconds: float | None = None,
+        deliver: Deliver | None = None,
+    ) -> list[Issued]:
+        """Hand out the next batch: by the policy's rule, at most so many, or exactly n.
+
+        `worker` and `lease_seconds` mark the tickets as being measured until the lease runs out. `deliver`
+        is called with the batch before it is committed; when it fails, nothing was handed out.
+        """
+        self._expire()
+        until = None if lease_seconds is None else time.time() + lease_seconds
+        order = _Order(n, at_most, {"worker": worker, "lease_until": until}, deliver)
+        for _ in range(_RACES):
+            with self.store.reading() as connection:
+                seen = self.store.snapshot(connection)
+            ready = self._proposed(seen, order)
+            with self.store.writing() as connection:
+                if self.store.batches(connection) == seen.batches:
+                    return self._hand_out(connection, ready, order)
+        with self.store.writing() as connection:
+            return self._hand_out(connection, self._proposed(self.store.snapshot(connection), order), order)
+
+    def _expire(self) -> None:
+        moment = time.time()
+        overdue = (TICKETS.c.state == OPEN, TICKETS.c.lease_until < moment)
+        with self.store.reading() as connection:
+            if not self.store.tickets(connection, *overdue):
+                return
+        with self.store.writing() as connection:
+            self.store.expire(connection, moment)
+
+    def _proposed(self, seen: Snapshot, order: _Order) -> _Ready:
+        started = time.perf_counter()
+        proposal = propose(self.pool, self.settings, seen, order.n, order.at_most)
+        arms = proposal.batch.arms.tolist()
+        lines = zip(
+            proposal.batch.tickets.tolist(), arms, proposal.names, self.source.columns(arms),
+            proposal.predicted, proposal.predicted_std, strict=True,
+        )  # fmt: skip
+        number, reason = proposal.facts["number"], proposal.batch.ended_because
+        issued = [
+            Issued(ticket, number, arm, name, columns, predicted, std, reason)
+            for ticket, arm, name, columns, predicted, std in lines
+        ]
+        return _Ready(proposal, issued, seen.sequence, time.perf_counter() - started)
+
+    def _hand_out(self, connection: Connection, ready: _Ready, order: _Order) -> list[Issued]:
+        issued = ready.issued
+        self.store.name_arms(connection, {each.arm: each.id for each in issued})
+        tickets = [
+            {
+                "ticket": each.ticket, "arm": each.arm, "predicted": each.predicted,
+                "predicted_std": each.predicted_std, **order.held,
+            }
+            for each in issued
+        ]  # fmt: skip
+        facts = {**ready.proposal.facts, "seconds": ready.seconds, "asked_at": now_text()}
+        self.store.hand_out(connection, facts, tickets, ready.proposal.state, ready.sequence)
+        if order.deliver is not None:
+            order.deliver(issued)
+        return issued
+
+    def open_tickets(self) -> list[Issued]:
+        """Batches still out, as they were handed out."""
+        with self.store.reading() as connection:
+            out = self.store.tickets(connection, TICKETS.c.state == OPEN)
+        return self.reissued(out, "still open")
+
+    def reissued(self, tickets: Sequence[Ticket], reason: str) -> list[Issued]:
+        """Tickets handed out before, with the user's columns."""
+        columns = self.source.columns([each.arm for each in tickets])
+        return [
+            Issued(t.ticket, t.batch, t.arm, t.name, own, t.predicted, t.predicted_std, reason)
+            for t, own in zip(tickets, columns, strict=True)
+        ]
+
+    # ------------------------------------------------------------------ telling
+
+    def tell_file(self, path: str | Path) -> Told:
+        """Take in a results file, all of it or nothing; the same rows twice change nothing."""
+        try:
+            data = Path(path).read_bytes()
+        except OSError as problem:
+            raise ResultsFileError(f"{path}: {problem.strerror}") from None
+        return self.tell_bytes(data, str(path))
+
+    def tell_bytes(self, data: bytes, name: str) -> Told:
+        """`tell_file` for bytes read elsewhere; `name` serves messages."""
+        rows = read_outcomes(data, name, self.id_column)
+        digest = hashlib.sha256(data).hexdigest()
+        arms = self._arms_of(rows)
+        with self.store.writing() as connection:
+            files = self.store.files(connection)
+            known = len(rows) if any(file["digest"] == digest for file in files) else known_rows(data, files)
+            fresh = [row for row in rows[known:] if row is not None]
+            told = self._write(connection, fresh, arms, lenient=False, file=(digest, len(data), len(rows)))
+        skipped = sum(row is None for row in rows)
+        before = sum(row is not None for row in rows[:known])
+        return _with(told, known=told.known + before, unmeasured=skipped)
+
+    def tell(self, outcomes: Sequence[Outcome]) -> Told:
+        """Results of tickets, as `run` tells them; a second result of a ticket is kept as a replicate."""
+        with self.store.writing() as connection:
+            return self._write(connection, outcomes, {}, lenient=True, file=None)
+
+    def _arms_of(self, rows: Sequence[Outcome | None]) -> dict[str, int]:
+        """The arms of ids that come without a ticket; the pool is opened only for ids not met before."""
+        names = {row.name for row in rows if row is not None and row.ticket is None and row.name is not None}
+        if not names:
+            return {}
+        with self.store.reading() as connection:
+            arms = self.store.known_arms(connection, names)
+        missing = sorted(names - set(arms))
+        return arms | dict(zip(missing, self.source.arms_of(missing), strict=True)) if missing else arms
+
+    def _write(
+        self,
+        connection: Connection,
+        outcomes: Sequence[Outcome],
+        arms: Mapping[str, int],
+        lenient: bool,
+        file: tuple[str, int, int] | None,
+    ) -> Told:
+        store, named = self.store, [each.ticket for each in outcomes if each.ticket is not None]
+        out = store.tickets(connection, TICKETS.c.state == OPEN) if arms else []
+        tickets = store.named_tickets(connection, named)
+        plan = planned(outcomes, arms, tickets, out, store.values_of(connection, named), lenient)
+        number = None
+        if file is not None and all(each["digest"] != file[0] for each in store.files(connection)):
+            number = store.add_file(connection, *file)
+        by_arm = {arm: name for name, arm in arms.items()}
+        store.name_arms(
+            connection, {row["arm"]: by_arm[row["arm"]] for row in plan.results if row["arm"] in by_arm}
+        )
+        store.add_results(connection, [{**row, "file": number} for row in plan.results])
+        for state, settled in plan.settled.items():
+            store.settle(connection, settled, state)
+        return plan.told
+
+    def choose_open(self, tickets: Sequence[int], batch: int | None, every: bool) -> list[int]:
+        """These tickets, and the open ones of a batch or of all batches."""
+        with self.store.reading() as connection:
+            out = self.store.tickets(connection, TICKETS.c.state == OPEN)
+        return sorted({*tickets, *(each.ticket for each in out if every or each.batch == batch)})
+
+    def forget(self, tickets: Sequence[int]) -> None:
+        """Give tickets up: their arms may be asked again. A result that comes all the same still counts."""
+        with self.store.writing() as connection:
+            self.store.forget(connection, sorted(set(tickets)))
+
+
+def _with(told: Told, **changes: int) -> Told:
+    return Told(**{**told.__dict__, **changes})
+
+
+def _remove_unfinished(file: Path) -> None:
+    for name in (file.name, f"{file.name}-wal", f"{file.name}-shm", f"{file.name}-journal"):
+        file.with_name(name).unlink(missing_ok=True)

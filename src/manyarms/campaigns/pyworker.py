@@ -1,0 +1,55 @@
+"""The process that `run --python module:function` measures in: one JSON line in, one JSON line out.
+
+It is started as a plain script and imports nothing but the standard library and the user's module. What the
+function prints goes to standard error, so it cannot be mistaken for an answer.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+
+def _function(name: str) -> Any:
+    sys.path.insert(0, os.getcwd())
+    module, _, path = name.partition(":")
+    found: Any = importlib.import_module(module)
+    for part in path.split("."):
+        found = getattr(found, part)
+    if not callable(found):
+        raise TypeError(f"{path} is not a function")
+    return found
+
+
+def _said(problem: BaseException) -> dict[str, str]:
+    return {"error": f"{type(problem).__name__}: {problem}"}
+
+
+def main() -> None:
+    """Answer questions until the other side goes away."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+
+    def answer(reply: dict[str, Any]) -> None:
+        answers.write(json.dumps(reply) + "\n")
+        answers.flush()
+
+    try:
+        function = _function(sys.argv[1])
+    except Exception as problem:
+        answer(_said(problem))
+        return
+    answer({"ready": True})
+    for line in sys.stdin.buffer:
+        try:
+            answer({"value": float(function(SimpleNamespace(**json.loads(line))))})
+        except Exception as problem:
+            answer(_said(problem))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""SVG charts from simple marks. A chart is a value; it can be drawn at any size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from manyarms.campaigns.report.data import Point
+from manyarms.campaigns.report.markup import Markup, join, tag
+from manyarms.campaigns.report.scales import Scale
+
+LETTER = 6.9  # pixels that a character of a 12-pixel font takes at most, on average
+TOP, BOTTOM, RIGHT = 26.0, 46.0, 22.0
+
+
+@dataclass(frozen=True)
+class Area:
+    """The rectangle that data are drawn in, with what its edges stand for."""
+
+    x: Scale
+    y: Scale
+    width: float
+    height: float
+
+    def place(self, point: Point) -> str | None:
+        """A point in pixels, or None where there is nothing to draw. Far outside is just outside."""
+        across, up = self.x.share(point[0]), self.y.share(point[1])
+        if not (math.isfinite(across) and math.isfinite(up)):
+            return None
+        return f"{self.width * within(across):.1f} {self.height * (1 - within(up)):.1f}"
+
+    def places(self, points: Iterable[Point]) -> list[str]:
+        """The points that can be drawn."""
+        return [place for point in points if (place := self.place(point)) is not None]
+
+
+def within(share: float) -> float:
+    """Coordinates far outside the chart say nothing more than coordinates just outside it."""
+    return min(max(share, -2.0), 3.0)
+
+
+class Mark(Protocol):
+    """Something drawn in a chart; `style` is a class of the page's style sheet."""
+
+    def draw(self, area: Area) -> Markup:
+        """As SVG."""
+
+
+def hint(text: str) -> list[Markup]:
+    """A tooltip, where there is something to say."""
+    return [tag("title", text)] if text else []
+
+
+@dataclass(frozen=True)
+class Dots:
+    """Points with a tooltip each."""
+
+    points: list[tuple[float, float, str]]
+    style: str
+    radius: float = 2.5
+
+    def draw(self, area: Area) -> Markup:
+        """Circles."""
+        circles = []
+        for x, y, text in self.points:
+            if place := area.place((x, y)):
+                cx, cy = place.split()
+                circles.append(tag("circle", *hint(text), cx=cx, cy=cy, r=self.radius))
+        return tag("g", *circles, class_=self.style)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line through points."""
+
+    points: list[Point]
+    style: str
+
+    def draw(self, area: Area) -> Markup:
+        """One path."""
+        places = area.places(self.points)
+        return tag("path", d=f"M{'L'.join(places)}", class_=self.style) if places else Markup("")
+
+
+@dataclass(frozen=True)
+class Box:
+    """A rectangle between two values of each axis, with a tooltip."""
+
+    left: float
+    right: float
+    low: float
+    high: float
+    style: str
+    text: str
+
+    def draw(self, area: Area) -> Markup:
+        """A closed path, which unlike a rectangle may be given in any order of corners."""
+        corners = [
+            (self.left, self.low),
+            (self.left, self.high),
+            (self.right, self.high),
+            (self.right, self.low),
+        ]
+        places = area.places(corners)
+        if len(places) < len(corners):
+            return Markup("")
+        return tag("path", *hint(self.text), d=f"M{'L'.join(places)}Z", class_=self.style)
+
+
+@dataclass(frozen=True)
+class Rug:
+    """Short strokes on the lower edge."""
+
+    at: list[int]
+    style: str
+
+    def draw(self, area: Area) -> Markup:
+        """One path of many strokes."""
+        strokes = [f"M{area.width * within(area.x.share(x)):.1f} {area.height:.1f}v-9" for x in self.at]
+        return tag("path", d="".join(strokes), class_=self.style) if strokes else Markup("")
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart without a size. `label` says in words what it shows, for those who cannot see it."""
+
+    label: str
+    x: Scale
+    y: Scale
+    x_title: str
+    y_title: str
+    marks: list[Mark] = field(default_factory=list)
+
+    def svg(self, width: int, height: int, style: str) -> Markup:
+        """The chart for a box of about this many pixels."""
+        y_ticks = self.y.ticks(max(3, height // 45))
+        left = round(14.0 + LETTER * max((len(text) for _, text in y_ticks), default=1), 1)
+        area = Area(self.x, self.y, round(width - left - RIGHT, 1), height - TOP - BOTTOM)
+        x_ticks = self.x.ticks(max(3, int(area.width // 62)))
+        inner = tag(
+            "svg", *[mark.draw(area) for mark in self.marks],
+            x=left, y=TOP, width=area.width, height=area.height, class_="plot",
+        )  # fmt: skip
+        return tag(
+            "svg", grid(area, left, y_ticks), inner, axis(area, left, x_ticks), *self._titles(area, left),
+            viewBox=f"0 0 {width} {height}", role="img", aria_label=self.label, class_=f"chart {style}",
+        )  # fmt: skip
+
+    def _titles(self, area: Area, left: float) -> list[Markup]:
+        across = f"{self.x_title} ({self.x.unit})" if self.x.unit else self.x_title
+        upward = f"{self.y_title} ({self.y.unit})" if self.y.unit else self.y_title
+        return [
+            tag("text", upward, x=4, y=14, class_="name"),
+            tag("text", across, x=left + area.width, y=TOP + area.height + 38, class_="name end"),
+        ]
+
+
+def grid(area: Area, left: float, ticks: list[tuple[float, str]]) -> Markup:
+    """Horizontal lines at the round values, with their labels."""
+    parts = []
+    for share, text in ticks:
+        y = f"{TOP + area.height * (1 - share):.1f}"
+        parts.append(tag("line", x1=left, x2=left + area.width, y1=y, y2=y))
+        parts.append(tag("text", text, x=left - 7, y=y, dy="0.35em", class_="end"))
+    return tag("g", join(parts, ""), class_="grid")
+
+
+def axis(area: Area, left: float, ticks: list[tuple[float, str]]) -> Markup:
+    """The lower edge with its round values."""
+    bottom = TOP + area.height
+    parts = [tag("line", x1=left, x2=left + area.width, y1=bottom, y2=bottom)]
+    for share, text in ticks:
+        x = f"{left + area.width * share:.1f}"
+        parts.append(tag("line", x1=x, x2=x, y1=bottom, y2=bottom + 5))
+        parts.append(tag("text", text, x=x, y=bottom + 18, class_="middle"))
+    return tag("g", join(parts, ""), class_="axis")

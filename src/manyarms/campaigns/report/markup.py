@@ -1,0 +1,66 @@
+"""HTML and SVG that cannot be broken by what users call their things.
+
+A `Markup` is text already safe to write; everything else is escaped on its way into a `tag`.
+"""
+
+from __future__ import annotations
+
+import re
+from html import escape
+
+# Characters that XML forbids (HTML parsers complain too), lone surrogates among them.
+FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufdcf\ufdf0-\ufffd\U00010000-\U0010fffd]")
+DIRECTION_MARKS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+LONGEST_TITLE = 10_000
+EMPTY = {"meta", "link", "path", "circle", "rect", "line"}
+
+
+class Markup(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+def safe(text: str) -> Markup:
+    """Any text, escaped for use between tags and in quoted attributes."""
+    return text if isinstance(text, Markup) else Markup(escape(FORBIDDEN.sub("\ufffd", text)))
+
+
+def tag(name: str, /, *children: str, **attributes: object) -> Markup:
+    """An element. `class_` is written class, other underscores become hyphens; None leaves out."""
+    head = name + "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{safe(str(value))}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    if name in EMPTY and not children:
+        return Markup(f"<{head}/>")
+    return Markup(f"<{head}>{''.join(map(safe, children))}</{name}>")
+
+
+def join(parts: list[Markup], between: str = "\n") -> Markup:
+    """Pieces of HTML one after the other."""
+    return Markup(between.join(parts))
+
+
+def shortened(text: str, longest: int) -> str:
+    """One line of at most so many characters; a cut is marked by an ellipsis."""
+    line = " ".join(text[: 4 * longest].split())
+    cut = len(line) > longest or len(text) > 4 * longest
+    return f"{line[: longest - 1]}…" if cut else line
+
+
+def user_text(text: str, longest: int = 60) -> Markup:
+    """A user's text in the page: isolated from the direction of its surroundings, whole in its title."""
+    line = shortened(text, longest)
+    return tag("bdi", line, title=None if line == text else shortened_title(text))
+
+
+def shortened_title(text: str) -> str:
+    """A text for a title, whole up to a length that no honest name reaches."""
+    return text if len(text) <= LONGEST_TITLE else f"{text[:LONGEST_TITLE]}…"
+
+
+def tip(text: str, longest: int = 60) -> str:
+    """A user's text within a tooltip, where no element can isolate its direction: marks go."""
+    return shortened(DIRECTION_MARKS.sub("", text), longest)

@@ -1,0 +1,79 @@
+"""What a report is made from: plain values in the user's own units and sign."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from manyarms.errors import InvalidParameterError
+from manyarms.validation import non_negative
+
+GOALS = ("maximise", "minimise")
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One told result; `predicted` is what the model said of the candidate when it was handed out."""
+
+    number: int
+    id: str
+    value: float | None
+    failed: bool
+    predicted: float | None
+    predicted_std: float | None
+    batch: int | None
+
+
+@dataclass(frozen=True)
+class BatchLine:
+    """One batch, with the model's best candidate and its interval at the time of asking."""
+
+    number: int
+    size: int
+    ended_because: str
+    ratio: float
+    dictionary_size: int
+    seconds: float
+    asked_at: str
+    best_mean: float | None
+    best_lower: float | None
+    best_upper: float | None
+
+
+@dataclass(frozen=True)
+class TopRow:
+    """One of the best candidates by the model; `columns` are the user's own, as text."""
+
+    rank: int
+    id: str
+    mean: float
+    std: float
+    pulls: int
+    average: float
+    columns: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything the page shows. Measurements are in the order of telling.
+
+    optimum: the best true value, where it is known. noise_std: with it, the intervals that measured values
+    are held against count the noise of a measurement.
+    """
+
+    title: str
+    goal: str
+    facts: list[tuple[str, str]]
+    measurements: list[Measurement]
+    batches: list[BatchLine]
+    top: list[TopRow]
+    optimum: float | None = None
+    noise_std: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.goal not in GOALS:
+            raise InvalidParameterError("goal", self.goal, " or ".join(map(repr, GOALS)))
+        if self.optimum is not None and not math.isfinite(self.optimum):
+            raise InvalidParameterError("optimum", self.optimum, "a finite number or None")
+        if self.noise_std is not None:
+            non_negative("noise_std", self.noise_std)

@@ -1,0 +1,118 @@
+"""How the command speaks: tables for people, JSON for programs, one line and an exit code for errors."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, ParamSpec
+
+import typer
+
+from manyarms import errors
+
+USAGE_ERROR, BAD_INPUT, BAD_CAMPAIGN, NOTHING_TO_DO, FAILING, INTERRUPTED = 2, 3, 4, 5, 6, 130
+DEBUG = "MANYARMS_DEBUG"
+_WIDE = 160  # columns of a table that goes to a file or a pipe
+
+# The first class that fits decides.
+_CODES: list[tuple[type[BaseException], int]] = [
+    (errors.TrialsFailingError, FAILING),
+    (errors.BudgetSpentError, NOTHING_TO_DO),
+    (errors.NothingToAskError, NOTHING_TO_DO),
+    (errors.NoResultsError, NOTHING_TO_DO),
+    (errors.CampaignError, BAD_CAMPAIGN),
+    (errors.CheckpointError, BAD_CAMPAIGN),
+    (errors.ManyarmsError, BAD_INPUT),
+    (KeyboardInterrupt, INTERRUPTED),
+]
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+CampaignArgument = Annotated[
+    str, typer.Argument(metavar="CAMPAIGN", help="A file, or postgresql://user@host/database#name.")
+]
+PoolOption = Annotated[
+    Path | None, typer.Option("--pool", help="Where the pool's file lies on this machine, if it was moved.")
+]
+
+P = ParamSpec("P")
+
+
+def guarded(command: Callable[P, None]) -> Callable[P, None]:
+    """A command whose errors become one line on standard error and an exit code."""
+
+    @functools.wraps(command)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except (errors.ManyarmsError, KeyboardInterrupt) as problem:
+            if os.environ.get(DEBUG):
+                raise
+            fail(problem, as_json=bool(kwargs.get("as_json")))
+
+    return wrapped
+
+
+def fail(problem: BaseException, as_json: bool) -> NoReturn:
+    """Say what is wrong and leave."""
+    code = next(code for kind, code in _CODES if isinstance(problem, kind))
+    message = "interrupted" if isinstance(problem, KeyboardInterrupt) else one_line(str(problem))
+    if as_json:
+        print_json({"error": message, "kind": type(problem).__name__, "exit_code": code})
+    print(f"manyarms: {message}", file=sys.stderr)
+    raise typer.Exit(code)
+
+
+def one_line(text: str) -> str:
+    """Text from anywhere, fit for a terminal: no line breaks, no control characters."""
+    return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in text)
+
+
+def print_json(data: Any) -> None:
+    """One JSON document on standard output; dataclasses as objects, numbers that are none as null."""
+    print(json.dumps(_plain(data), ensure_ascii=False))
+
+
+def _plain(data: Any) -> Any:
+    if dataclasses.is_dataclass(data) and not isinstance(data, type):
+        data = dataclasses.asdict(data)
+    if isinstance(data, dict):
+        return {str(key): _plain(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_plain(each) for each in data]
+    return None if isinstance(data, float) and not math.isfinite(data) else data
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Aligned columns; whatever the cells hold is shown as it is, never read as markup."""
+    from rich.box import SIMPLE
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE, show_edge=False, pad_edge=False)
+    for place, name in enumerate(header):
+        numeric = all(isinstance(row[place], int | float | None) for row in rows)
+        table.add_column(Text(one_line(name)), justify="right" if numeric and rows else "left")
+    for row in rows:
+        table.add_row(*(Text(one_line(cell_text(cell))) for cell in row))
+    console = Console()
+    (console if console.is_terminal else Console(width=_WIDE)).print(table)
+
+
+def cell_text(cell: Any) -> str:
+    """A cell as people read it: six digits, nothing for nothing."""
+    if cell is None or (isinstance(cell, float) and math.isnan(cell)):
+        return ""
+    return f"{cell:.6g}" if isinstance(cell, float) else str(cell)
+
+
+def say(text: str, as_json: bool = False) -> None:
+    """A line for people; silent when a program reads."""
+    if not as_json:
+        print(one_line(text))

@@ -1,0 +1,67 @@
+"""What a figure shows, as plain values: curves with their spread, in panels. Nothing is drawn here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from manyarms.validation import Floats
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line with a band of `spread` on either side (none where it is None), or loose points."""
+
+    label: str
+    x: Floats
+    y: Floats
+    spread: Floats | None = None
+    kind: Literal["line", "reference", "points"] = "line"
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes."""
+
+    title: str
+    x_label: str
+    y_label: str
+    curves: tuple[Curve, ...]
+    log_x: bool = False
+    log_y: bool = False
+    y_limits: tuple[float, float] | None = None
+
+
+Grid = tuple[tuple[Panel, ...], ...]
+
+
+def mean_and_sd(runs: Iterable[ArrayLike]) -> tuple[Floats, Floats]:
+    """Mean and standard deviation (n − 1) over runs, point by point; 0 for a single run."""
+    stacked = np.array([np.asarray(run, dtype=np.float64) for run in runs])
+    spread = stacked.std(axis=0, ddof=1) if len(stacked) > 1 else np.zeros(stacked.shape[1:])
+    return stacked.mean(axis=0), spread
+
+
+def averaged(label: str, x: ArrayLike, runs: Iterable[ArrayLike]) -> Curve:
+    """The mean over runs, its standard deviation as the band."""
+    mean, spread = mean_and_sd(runs)
+    return Curve(label, np.asarray(x, dtype=np.float64), mean, spread)
+
+
+def fitted_slope(x: ArrayLike, y: ArrayLike) -> float:
+    """The exponent b of the least-squares fit y ≈ a·xᵇ."""
+    return float(np.polyfit(np.log(np.asarray(x)), np.log(np.asarray(y)), 1)[0])
+
+
+def labels(grid: Grid) -> list[str]:
+    """Every label once, in order of appearance: a label has one colour in the whole figure."""
+    return list(dict.fromkeys(curve.label for panel in panels(grid) for curve in panel.curves))
+
+
+def panels(grid: Grid) -> Sequence[Panel]:
+    """All panels, row by row."""
+    return [panel for row in grid for panel in row]

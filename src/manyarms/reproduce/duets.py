@@ -1,0 +1,174 @@
+"""Regret and communication of many agents (DUETS Fig. 1).
+
+Published: N = 10, T = 50, squared exponential kernel with length-scale 0.2 for Branin and 1 otherwise, noise
+of standard deviation 0.2, D = 10 (DisKernelUCB) and 20 (ApproxDisKernelUCB), T₁ = 2, p₀ = 10, β of every
+algorithm the best of {0.2, 0.5, 1, 2, 5}, 5 runs. Not printed, and chosen here: λ = 0.2 and 2 000 random
+points as the candidates (spec §6); λ is varied once, to the noise variance 0.04. Points travel as their d
+features, as the paper counts them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import manyarms as ma
+from manyarms import agents
+from manyarms.agents.wire import decode
+from manyarms.problems import PROBLEMS, Problem
+from manyarms.reproduce.curves import Grid, Panel, averaged, mean_and_sd
+from manyarms.reproduce.experiment import Experiment, Job, Outcome, Plan, Result, Settings, SummaryRow
+from manyarms.reproduce.noise import PullNoise
+from manyarms.reproduce.readings import by_case_and_method, grouped
+from manyarms.validation import Floats
+
+METHODS = ("DUETS", "DisKernelUCB", "ApproxDisKernelUCB", "NKernelUCB")
+THRESHOLDS = {"DisKernelUCB": 10.0, "ApproxDisKernelUCB": 20.0}  # D
+TITLES = {"h1": "h₁", "h2": "h₂"}
+
+
+class Bench:
+    """The agents' surroundings: rewards for their pulls, and a meter on the wire.
+
+    The noise of an agent's n-th pull of an arm is the same for all algorithms. A message counts at the
+    step its round has reached; every real number counts 1/N, up or down (DUETS §2).
+    """
+
+    def __init__(self, truth: Floats, noise_std: float, n_agents: int, horizon: int, seed: int) -> None:
+        self.truth, self.n_agents, self.step = truth, n_agents, 0
+        self.noise = [PullNoise(noise_std, seed, stream=agent) for agent in range(n_agents)]
+        self.sent = np.zeros(horizon + 1)
+
+    def evaluate(self, pulls: Any) -> Floats:
+        """One reward per pull of one agent."""
+        self.step = max(self.step, pulls.step + len(pulls))
+        return np.asarray(self.truth[pulls.arms] + self.noise[pulls.agent](pulls.arms))
+
+    def carry(self, direction: str, agent: int, data: bytes) -> list[bytes]:
+        """Deliver a message as it is, and count it."""
+        self.sent[self.step] += decode(data).real_numbers / self.n_agents
+        return [data]
+
+
+def algorithm(method: str, problem: Problem, settings: Settings, width: float) -> Any:
+    """One of the four with the paper's settings."""
+    given: dict[str, Any] = {"noise_std": settings["noise_std"], "width": width, "send": "features"}
+    if method in THRESHOLDS:
+        given["sync_threshold"] = THRESHOLDS[method]
+    if method == "DUETS":
+        given |= {"first_epoch": 2, "oversampling": 10.0}
+    kernel = ma.RBF(problem.lengthscale)
+    return getattr(agents, method)(
+        kernel, settings["ridge"], settings["agents"], settings["horizon"], **given
+    )
+
+
+def one_width(method: str, problem: Problem, settings: Settings, width: float, seed: int) -> list[Floats]:
+    """Step, regret summed over agents, and communication, cumulative in t."""
+    n_agents, horizon = settings["agents"], settings["horizon"]
+    pool = problem.pool(settings["arms"], seed)
+    truth = problem(pool.features)
+    bench = Bench(truth, settings["noise_std"], n_agents, horizon, seed)
+    made = algorithm(method, problem, settings, width)
+    result = agents.run(made, pool, bench.evaluate, seed=seed, link=bench.carry)
+    gaps = truth.max() - truth[np.array(result.arms)]
+    regret = np.concatenate([[0.0], np.cumsum(gaps.sum(axis=0))])
+    return [np.arange(horizon + 1.0), regret, np.cumsum(bench.sent), np.full(horizon + 1, width)]
+
+
+def run_one(job: Job, data_home: Path | None) -> Outcome:
+    """All widths of the grid, one below the other."""
+    started = time.process_time()
+    problem = PROBLEMS[job.settings["problem"]]()
+    blocks = [
+        one_width(job.method, problem, job.settings, width, job.seed) for width in job.settings["widths"]
+    ]
+    columns = (np.concatenate(pieces) for pieces in zip(*blocks, strict=True))
+    numbers = dict(zip(("t", "regret", "communication", "width"), columns, strict=True))
+    return Outcome(numbers, {"seconds": np.array([time.process_time() - started])})
+
+
+def at_width(run: Result, width: float) -> dict[str, Floats]:
+    """The part of a run that belongs to one β."""
+    chosen = run.numbers["width"] == width
+    return {name: column[chosen] for name, column in run.numbers.items()}
+
+
+def best_width(runs: Sequence[Result]) -> float:
+    """The β with the lowest regret at T, on average over seeds; the paper's grid search."""
+    widths = np.unique(runs[0].numbers["width"]).tolist()
+    return float(min(widths, key=lambda width: np.mean([at_width(run, width)["regret"][-1] for run in runs])))
+
+
+def panels(results: Sequence[Result]) -> Grid:
+    """Regret above, communication below, a column per function; the first λ only."""
+    cases = grouped([run for run in results if not run.job.settings["varied"]])
+    return tuple(
+        tuple(_panel(case, methods, column, label) for case, methods in cases.items())
+        for column, label in (("regret", "cumulative regret"), ("communication", "reals sent"))
+    )
+
+
+def _panel(case: str, methods: dict[str, list[Result]], column: str, label: str) -> Panel:
+    curves = []
+    for method, runs in methods.items():
+        if column == "communication" and method == "NKernelUCB":
+            continue  # sends nothing
+        chosen = [at_width(run, best_width(runs)) for run in runs]
+        curves.append(averaged(method, chosen[0]["t"], [part[column] for part in chosen]))
+    return Panel(case, "t", label, tuple(curves))
+
+
+def summary(results: Sequence[Result]) -> list[SummaryRow]:
+    """Each algorithm at its best β."""
+    return [_summary_row(case, method, runs) for case, method, runs in by_case_and_method(results)]
+
+
+def _summary_row(case: str, method: str, runs: list[Result]) -> SummaryRow:
+    width = best_width(runs)
+    ends = [at_width(run, width) for run in runs]
+    regret, sd = mean_and_sd([end["regret"][-1] for end in ends])
+    cost, cost_sd = mean_and_sd([end["communication"][-1] for end in ends])
+    return {
+        "case": case,
+        "method": method,
+        "runs": len(runs),
+        "best β": width,
+        "regret": float(regret),
+        "regret sd": float(sd),
+        "reals sent": float(cost),
+        "reals sd": float(cost_sd),
+    }
+
+
+def _plan(problems: Sequence[str], runs: int, horizon: int, arms: int, widths: Sequence[float]) -> Plan:
+    settings: Settings = {
+        "agents": 10, "horizon": horizon, "arms": arms, "noise_std": 0.2, "widths": list(widths),
+    }  # fmt: skip
+    ridges = {"λ = 0.2": (0.2, False), "λ = 0.04": (0.04, True)}
+    cases = {
+        f"{TITLES.get(name, name)}, {label}": {"problem": name, "ridge": ridge, "varied": varied}
+        for label, (ridge, varied) in ridges.items()
+        for name in problems
+    }
+    return Plan(METHODS, runs, settings, cases)
+
+
+GRID = (0.2, 0.5, 1.0, 2.0, 5.0)
+EXPERIMENT = Experiment(
+    name="duets-figure1",
+    shows="DUETS Fig. 1: DUETS has the lowest regret and the lowest communication on all four functions",
+    band="mean ± one standard deviation over runs",
+    plans={
+        "smoke": _plan(("h1", "Branin"), 2, 8, 200, (0.5, 1.0)),
+        "default": _plan(tuple(PROBLEMS), 5, 50, 2_000, GRID),
+        "full": _plan(tuple(PROBLEMS), 20, 50, 2_000, GRID),
+    },
+    run_one=run_one,
+    panels=panels,
+    summary=summary,
+)

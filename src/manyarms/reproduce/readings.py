@@ -1,0 +1,81 @@
+"""Results read for a figure or a table: sorted by case and method, averaged over seeds."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from manyarms.reproduce.curves import Curve, Panel, averaged, mean_and_sd
+from manyarms.reproduce.experiment import Result, SummaryRow
+
+
+def grouped(results: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
+    """Results by case, then by method, in order of appearance."""
+    found: dict[str, dict[str, list[Result]]] = {}
+    for result in results:
+        found.setdefault(result.job.case, {}).setdefault(result.job.method, []).append(result)
+    return found
+
+
+def by_case_and_method(results: Sequence[Result]) -> list[tuple[str, str, list[Result]]]:
+    """The same as a list: case, method, its runs."""
+    return [
+        (case, method, runs) for case, methods in grouped(results).items() for method, runs in methods.items()
+    ]
+
+
+def as_csv(rows: list[SummaryRow]) -> str:
+    """A summary as a file: one line per row under a header."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def panel_of(
+    case: str, y_label: str, column: str, methods: dict[str, list[Result]], *, log_y: bool = False
+) -> Panel:
+    """One column of every method's runs (`play.read`) against t."""
+    curves = [
+        averaged(name, runs[0].numbers["t"], [(run.numbers | run.timings)[column] for run in runs])
+        for name, runs in methods.items()
+    ]
+    return Panel(f"{case}: {y_label}" if case else y_label, "t", y_label, tuple(curves), log_y=log_y)
+
+
+def regret_panel(case: str, methods: dict[str, list[Result]]) -> Panel:
+    """Cumulative regret, and that of a uniformly random choice."""
+    panel = panel_of(case, "cumulative regret", "regret", methods)
+    longest = max((runs for runs in methods.values()), key=lambda runs: float(runs[0].numbers["t"][-1]))
+    uniform, _ = mean_and_sd([run.numbers["uniform_regret"] for run in longest])
+    chance = Curve("uniform choice", longest[0].numbers["t"], uniform, kind="reference")
+    return replace(panel, curves=(*panel.curves, chance))
+
+
+def final_rows(results: Sequence[Result]) -> list[SummaryRow]:
+    """Where every method stands at its last step, over seeds."""
+    return [_final_row(case, method, runs) for case, method, runs in by_case_and_method(results)]
+
+
+def _final_row(case: str, method: str, runs: list[Result]) -> SummaryRow:
+    last = {name: np.array([run.numbers[name][-1] for run in runs]) for name in runs[0].numbers}
+    regret, sd = mean_and_sd(last["regret"])
+    return {
+        "case": case,
+        "method": method,
+        "T": int(last["t"][0]),
+        "seeds": len(runs),
+        "regret": float(regret),
+        "regret sd": float(sd),
+        "uniform regret": float(last["uniform_regret"].mean()),
+        "CPU s": float(np.mean([run.timings["seconds"][-1] for run in runs])),
+        "largest batch": int(last["largest_batch"].max()),
+        "batches": float(last["batches"].mean()),
+        "inducing arms": float(last["dictionary"].mean()),
+        "unique arms": float(last["unique_arms"].mean()),
+    }

@@ -1,0 +1,193 @@
+"""Run an experiment: jobs in parallel, raw files, figure, summary, manifest; the same for all of them."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from manyarms.reproduce.experiment import Experiment, Job, Mode, Outcome, Result, SummaryRow
+from manyarms.reproduce.figures import save_figure
+from manyarms.reproduce.pools import GENERATED, load
+from manyarms.reproduce.provenance import provenance
+from manyarms.reproduce.raw import RawFolder, digest_of, put_bytes
+from manyarms.reproduce.readings import as_csv
+from manyarms.validation import count
+
+Progress = Callable[[int, int, str], None]  # jobs done, jobs in all, what was done last
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a run left behind."""
+
+    figures: tuple[Path, ...]
+    summary: Path
+    manifest: Path
+    rows: list[SummaryRow]
+    digests: dict[str, str]  # of each raw file's numbers
+    reused: int
+    ran: int
+    stand_in: bool  # generated data took the place of the real
+
+    @property
+    def digest(self) -> str:
+        """One digest of all numbers."""
+        return digest_of(self.digests)
+
+
+def reproduce(
+    experiment: Experiment,
+    mode: Mode = "default",
+    out: Path | None = None,
+    *,
+    data_home: Path | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Run what is not there yet, then draw. Stored results of the same settings are read, not run again."""
+    started = time.perf_counter()
+    n_workers = (os.cpu_count() or 1) if workers is None else count("workers", workers)
+    jobs = planned_jobs(experiment, mode, data_home)
+    raw = RawFolder(out or Path("reproduction") / experiment.name, experiment.name)
+    missing = [job for job in jobs if raw.read(job) is None]
+    found = len(jobs) - len(missing)
+    tell = progress or (lambda done, total, key: None)
+    tell(found, len(jobs), "")
+    for ran, job in enumerate(_run(experiment, missing, raw, data_home, n_workers), 1):
+        tell(found + ran, len(jobs), job.key)
+    report = _read(experiment, mode, jobs, raw, found)
+    put_bytes(report.summary, as_csv(report.rows).encode())
+    manifest = _manifest(experiment, mode, jobs, report, time.perf_counter() - started)
+    put_bytes(report.manifest, (json.dumps(manifest, indent=2, ensure_ascii=False) + "\n").encode())
+    return report
+
+
+def _read(experiment: Experiment, mode: Mode, jobs: list[Job], raw: RawFolder, found: int) -> Report:
+    """Draw the stored results and sum them up."""
+    results = [_stored(raw, job) for job in jobs]
+    stand_in = any(str(job.settings.get("pool", "")).startswith(GENERATED) for job in jobs)
+    title = f"{experiment.name} ({mode})" + (": generated stand-in, not the real data" if stand_in else "")
+    return Report(
+        figures=save_figure(experiment.panels(results), title, experiment.band, raw.folder / experiment.name),
+        summary=raw.folder / "summary.csv",
+        manifest=raw.folder / "manifest.json",
+        rows=experiment.summary(results),
+        digests=raw.digests(jobs),
+        reused=found,
+        ran=len(jobs) - found,
+        stand_in=stand_in,
+    )
+
+
+def planned_jobs(experiment: Experiment, mode: Mode, data_home: Path | None) -> list[Job]:
+    """The jobs of a mode; real data is looked for now, and its digest becomes part of the settings.
+
+    A smoke run makes its own pool, unless a folder with the real one is named.
+    """
+    plan = experiment.plan(mode)
+    if experiment.pool is None:
+        return plan.jobs()
+    if mode == "smoke" and data_home is not None:
+        plan = plan.changed(pool=experiment.pool)
+    pool = load(plan.settings["pool"], data_home)
+    return plan.changed(pool_digest=pool.digest, pool_arms=len(pool.truth)).jobs()
+
+
+def _run(
+    experiment: Experiment, jobs: list[Job], raw: RawFolder, data_home: Path | None, workers: int
+) -> Iterator[Job]:
+    """Jobs in processes with one thread of linear algebra each, gone when this process is gone."""
+    if not jobs:
+        return
+    with _one_thread_each():
+        executor = ProcessPoolExecutor(
+            min(workers, len(jobs)), multiprocessing.get_context("spawn"), initializer=_prepare_worker
+        )
+        try:
+            futures: dict[Future[None], Job] = {
+                executor.submit(_run_and_keep, experiment.run_one, job, raw, data_home): job for job in jobs
+            }
+            for future in as_completed(futures):
+                future.result()
+                yield futures[future]
+        finally:
+            executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _run_and_keep(
+    run_one: Callable[[Job, Path | None], Outcome], job: Job, raw: RawFolder, data_home: Path | None
+) -> None:
+    """In the worker, so that a finished job is on disk whatever happens to the others."""
+    raw.write(job, run_one(job, data_home))
+
+
+def _prepare_worker() -> None:
+    """Libraries are loaded before the first timed step; Ctrl-C or the parent's end is the worker's end."""
+    import scipy.linalg
+    import scipy.spatial.distance  # noqa: F401
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _end_with_parent()
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would wait for work for ever."""
+
+    def watch() -> None:
+        parent = multiprocessing.parent_process()
+        assert parent is not None
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Workers inherit the environment: cores are shared by jobs, and sums do not depend on their number."""
+    before = {name: os.environ.get(name) for name in _ONE_THREAD}
+    os.environ.update(_ONE_THREAD)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _stored(raw: RawFolder, job: Job) -> Result:
+    result = raw.read(job)
+    assert result is not None, f"{job.key} was written and cannot be read"
+    return result
+
+
+def _manifest(
+    experiment: Experiment, mode: Mode, jobs: list[Job], report: Report, seconds: float
+) -> dict[str, Any]:
+    return {
+        "experiment": experiment.name,
+        "mode": mode,
+        "paper": experiment.shows,
+        "band": experiment.band,
+        **provenance(),
+        "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "wall_seconds": round(seconds, 1),
+        "generated_stand_in": report.stand_in,
+        "seeds": sorted({job.seed for job in jobs}),
+        "settings": {replace(job, seed=0).key.rpartition("--")[0]: job.settings for job in jobs},
+        "digest": report.digest,
+        "raw": report.digests,
+    }

@@ -1,0 +1,168 @@
+"""Variance starvation (BKB Fig. 1): what a sketch believes where it has seen nothing.
+
+Published: f drawn from a Gaussian process on [0, 1] with a Gaussian kernel "of bandwidth σ² = 100",
+t ∈ {6, 63, 215} evaluations uniform in [0, 0.5], μ̃ ± 3σ̃. As a squared width 100 would make f constant, so
+it is read as a precision: k = exp(−100(x − y)²/2), length-scale 0.1 (spec §6). Not printed, and chosen here:
+noise of standard deviation 0.1, q̄ = 2, a grid of 401 points; λ is the noise variance 0.01, varied once to
+the 0.2 of the other experiments. BKB takes in one evaluation after the other; SoR stands on BKB's inducing
+points and the Fourier features are as many as those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+import manyarms as ma
+from manyarms.embeddings.fourier import RandomFourierFeatures
+from manyarms.reproduce.curves import Curve, Grid, Panel, mean_and_sd
+from manyarms.reproduce.experiment import Experiment, Job, Outcome, Plan, Result, Settings, SummaryRow
+from manyarms.reproduce.readings import by_case_and_method
+from manyarms.validation import Floats, Ints
+
+METHODS = {"BKB": "BKB: residual kept", "SoR": "SoR: residual dropped", "RFF": "random Fourier features"}
+FAR = 0.6  # one length-scale and more from the nearest evaluation
+
+
+@dataclass(frozen=True)
+class Evaluations:
+    """The function on the grid, and the grid points evaluated, in order."""
+
+    grid: Floats
+    truth: Floats
+    arms: Ints
+    rewards: Floats
+
+
+def evaluations(kernel: ma.RBF, n_grid: int, t: int, noise_std: float, seed: int) -> Evaluations:
+    """f and t noisy values of it in [0, 0.5]; a longer t of the same seed goes on with the same ones."""
+    draws = [np.random.default_rng([seed, purpose]) for purpose in range(3)]
+    grid = np.linspace(0.0, 1.0, n_grid)[:, None]
+    values, vectors = np.linalg.eigh(kernel.matrix(grid, grid))
+    truth = (vectors * np.sqrt(np.maximum(values, 0.0))) @ draws[0].standard_normal(n_grid)
+    arms = np.array([draws[1].integers(n_grid // 2 + 1) for _ in range(t)], dtype=np.int64)
+    return Evaluations(grid, truth, arms, truth[arms] + noise_std * draws[2].standard_normal(t))
+
+
+def sketch_of_bkb(seen: Evaluations, kernel: ma.RBF, settings: Settings, seed: int) -> ma.Posterior:
+    """BKB's posterior after it was given the evaluations one by one (Algorithm 1 l. 9–14 at every step)."""
+    policy = ma.BKB(
+        kernel=kernel, noise_std=settings["noise_std"], ridge=settings["ridge"],
+        oversampling=settings["oversampling"], compaction=1.0,
+    )  # fmt: skip
+    opt = ma.Optimizer(ma.Pool(seen.grid), policy, seed=seed)
+    for arm, reward in zip(seen.arms.tolist(), seen.rewards.tolist(), strict=True):
+        opt.tell(arms=[arm], rewards=[reward])
+        opt.forget(opt.ask(1))  # asking takes the evaluation in; what it would pull next does not matter here
+    return opt.posterior
+
+
+def without_residual(seen: Evaluations, kernel: ma.RBF, sketch: ma.Posterior) -> tuple[Floats, Floats]:
+    """SoR on the same inducing points."""
+    posterior = ma.Posterior(sketch.pool, kernel, sketch.ridge, residual=False)
+    posterior.update(sketch.inducing, seen.arms, seen.rewards)
+    return posterior.mean, posterior.variance
+
+
+def with_fourier_features(
+    seen: Evaluations, kernel: ma.RBF, ridge: float, width: int, seed: int
+) -> tuple[Floats, Floats]:
+    """The posterior of spec §1 in a random feature map of this width, whose residual is 0."""
+    pairs = max(1, round(width / 2))
+    Z = RandomFourierFeatures(kernel, pairs, np.random.default_rng([seed, 3]), 1).matrix(seen.grid)
+    at = Z[seen.arms]
+    V = at.T @ at + ridge * np.eye(Z.shape[1])
+    mean = Z @ np.linalg.solve(V, at.T @ seen.rewards)
+    return mean, ridge * np.einsum("ij,ji->i", Z, np.linalg.solve(V, Z.T))
+
+
+def run_one(job: Job, data_home: Path | None) -> Outcome:
+    """Mean and standard deviation on the grid. All methods see the same function and evaluations."""
+    settings = job.settings
+    kernel = ma.RBF(lengthscale=settings["lengthscale"])
+    seen = evaluations(kernel, settings["grid"], settings["t"], settings["noise_std"], job.seed)
+    sketch = sketch_of_bkb(seen, kernel, settings, job.seed)
+    methods: dict[str, Callable[[], tuple[Floats, Floats]]] = {
+        "BKB": lambda: (sketch.mean, sketch.variance),
+        "SoR": lambda: without_residual(seen, kernel, sketch),
+        "RFF": lambda: with_fourier_features(seen, kernel, sketch.ridge, len(sketch.inducing), job.seed),
+    }
+    mean, variance = methods[job.method]()
+    pulls = np.bincount(seen.arms, minlength=len(seen.grid))
+    averages = np.bincount(seen.arms, seen.rewards, len(seen.grid)) / np.where(pulls, pulls, np.nan)
+    numbers = {
+        "x": seen.grid[:, 0], "f": seen.truth, "mean": mean, "sd": np.sqrt(np.maximum(variance, 0.0)),
+        "average": averages, "inducing": np.full(len(mean), float(len(sketch.inducing))),
+    }  # fmt: skip
+    return Outcome(numbers)
+
+
+def panels(results: Sequence[Result]) -> Grid:
+    """A row per method, a column per t; seed 0 only, and the first λ only."""
+    shown = [run for run in results if run.job.seed == 0 and not run.job.settings["varied"]]
+    methods = list(dict.fromkeys(run.job.method for run in shown))
+    return tuple(tuple(_panel(run) for run in shown if run.job.method == method) for method in methods)
+
+
+def _panel(run: Result) -> Panel:
+    numbers, m = run.numbers, int(run.numbers["inducing"][0])
+    curves = (
+        Curve("f", numbers["x"], numbers["f"], kind="reference"),
+        Curve(METHODS[run.job.method], numbers["x"], numbers["mean"], 3.0 * numbers["sd"]),
+        Curve("evaluations (averaged)", numbers["x"], numbers["average"], kind="points"),
+    )
+    title = f"{run.job.method}, t = {run.job.settings['t']}, m = {m}"
+    return Panel(title, "x", "reward", curves, y_limits=(-5.0, 5.0))
+
+
+def summary(results: Sequence[Result]) -> list[SummaryRow]:
+    """How much of f on [0.6, 1] lies in μ̃ ± 3σ̃, over seeds."""
+    return [_summary_row(case, method, runs) for case, method, runs in by_case_and_method(results)]
+
+
+def _summary_row(case: str, method: str, runs: list[Result]) -> SummaryRow:
+    far = runs[0].numbers["x"] >= FAR
+    inside, deviation = [], []
+    for run in runs:
+        error = np.abs(run.numbers["f"] - run.numbers["mean"])[far]
+        inside.append(float((error <= 3.0 * run.numbers["sd"][far]).mean()))
+        deviation.append(float(run.numbers["sd"][far].mean()))
+    covered, spread = mean_and_sd(inside)
+    return {
+        "case": case,
+        "method": method,
+        "seeds": len(runs),
+        "covered on [0.6, 1]": float(covered),
+        "covered sd": float(spread),
+        "mean sd on [0.6, 1]": float(np.mean(deviation)),
+        "inducing arms": float(np.mean([run.numbers["inducing"][0] for run in runs])),
+    }
+
+
+def _plan(seeds: int, sizes: tuple[int, ...], grid: int) -> Plan:
+    settings = {"lengthscale": 0.1, "noise_std": 0.1, "oversampling": 2.0, "grid": grid}
+    ridges = {"λ = 0.01": (0.01, False), "λ = 0.2": (0.2, True)}
+    cases = {
+        f"{name}, t = {t}": {"t": t, "ridge": ridge, "varied": varied}
+        for name, (ridge, varied) in ridges.items()
+        for t in sizes
+    }
+    return Plan(tuple(METHODS), seeds, settings, cases)
+
+
+EXPERIMENT = Experiment(
+    name="bkb-variance-starvation",
+    shows="BKB Fig. 1: away from the data BKB's band stays wide; SoR and Fourier features starve",
+    band="μ̃ ± 3σ̃ of seed 0",
+    plans={
+        "smoke": _plan(1, (6, 20), 101),
+        "default": _plan(20, (6, 63, 215), 401),
+        "full": _plan(100, (6, 63, 215), 401),
+    },
+    run_one=run_one,
+    panels=panels,
+    summary=summary,
+)

@@ -1,0 +1,246 @@
+"""What people get wrong: one clear line each, an exit code, and nothing half-written."""
+
+from __future__ import annotations
+
+import csv
+import ctypes
+import os
+import resource
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from manyarms.campaigns.campaign import Campaign
+from manyarms.campaigns.views import history, ticket_counts
+from tests.campaigns.support import Done, cli, command, made, results, write_pool
+
+BAD_INPUT, BAD_CAMPAIGN, NOTHING = 3, 4, 5
+STRANGE = [
+    'quo"te', "com,ma", "two\nlines", "<script>alert(1)</script>", "'; DROP TABLE results; --", "tab\there",
+    "; rm -rf /", "ümläut ☃", "[red]markup[/red]", "{0}", "%s", "=1+1", "\\x00", " spaces ", "\x1b[31mred",
+]  # fmt: skip
+
+
+def refused(done: Done, code: int, *words: str) -> None:
+    assert done.code == code, (done.out, done.err)
+    assert done.err.count("\n") == 1, done.err
+    assert "Traceback" not in done.err
+    for word in words:
+        assert word in done.err
+
+
+def new(folder: Path, *options: object, **changes: str) -> Done:
+    return cli("new", folder / "c.db", "--pool", changes.get("pool", folder / "pool.csv"), *options)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--id", "nobody"], ["'nobody'", "x1"]),
+        (["--id", "name", "--features", "x1,x9"], ["'x9'"]),
+        (["--id", "name"], ["row 0", "'remark'", "'shelf 0' is not a number"]),
+        (["--id", "name", "--smiles", "remark"], ["row 0", "'remark'", "not a SMILES string"]),
+        (["--id", "name", "--bits", "remark"], ["row 0", "'remark'", "0 and 1"]),
+        (["--id", "name", "--features", "x1", "--smiles", "remark"], ["one of them"]),
+        (["--id", "name", "--features", "x1", "--kernel", "magic"], ["'magic'", "matern"]),
+        (["--id", "name", "--features", "x1", "--kernel", "tanimoto"], ["tanimoto"]),
+        (["--id", "name", "--features", "x1", "--policy", "magic"], ["'magic'", "BBKB"]),
+        (["--id", "name", "--features", "x1", "--option", "magic=1"], ["'magic'", "batch_ratio"]),
+        (["--id", "name", "--features", "x1", "--option", "batch_ratio=0"], ["at least 1"]),
+        (["--id", "name", "--features", "x1", "--noise", "loud"], ["noise", "'loud'"]),
+        (["--id", "name", "--features", "x1", "--noise", "-1"], ["noise", "positive"]),
+        (["--id", "name", "--features", "x1", "--lengthscale", "1,x"], ["lengthscale"]),
+        (["--id", "name", "--features", "x1", "--lengthscale", "1,2"], ["2 length-scales"]),
+        (["--id", "name", "--features", "x1", "--repeats", "often"], ["repeats", "'often'"]),
+        (["--id", "name", "--features", "x1", "--budget", "0"], ["budget"]),
+        (["--id", "name", "--features", "x1", "--storage", "float16"], ["float16"]),
+        (["--config", "nowhere.toml"], ["nowhere.toml"]),
+    ],
+)
+def test_settings_that_cannot_be(tmp_path, options, words):
+    write_pool(tmp_path)
+    refused(new(tmp_path, *options), BAD_INPUT, *words)
+    assert not list(tmp_path.glob("c.db*"))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("name,x\na,1\nb,2\na,3\n", ["same id 'a'"]),
+        ("name,x\na,1\nb,high\n", ["row 1", "'x'", "'high' is not a number"]),
+        ("name,x\na,1\nb\n", ["line 3", "1 cells"]),
+        ("name,x\na,1\n,2\n", ["row 1", "the id is empty"]),
+        ("name,x\n", ["no rows"]),
+        ("", ["empty"]),
+        ("name,x\na,nan\n", ["finite"]),
+    ],
+)
+def test_tables_that_cannot_be(tmp_path, text, words):
+    (tmp_path / "pool.csv").write_text(text)
+    refused(new(tmp_path, "--id", "name"), BAD_INPUT, *words)
+    assert not list(tmp_path.glob("c.db*"))
+
+
+def test_files_that_are_not_there_or_of_no_known_kind(tmp_path):
+    refused(new(tmp_path, "--id", "name"), BAD_INPUT, "no such file")
+    (tmp_path / "pool.xlsx").write_text("x")
+    refused(new(tmp_path, pool=str(tmp_path / "pool.xlsx")), BAD_INPUT, "format")
+    (tmp_path / "pool.parquet").write_text("x")
+    refused(new(tmp_path, pool=str(tmp_path / "pool.parquet")), BAD_INPUT, "Parquet")
+    (tmp_path / "odd.toml").write_text('pool = "pool.csv"\ncolour = "red"\n')
+    refused(cli("new", tmp_path / "c.db", "--config", tmp_path / "odd.toml"), BAD_INPUT, "'colour'")
+    (tmp_path / "odd.toml").write_text("pool = \n")
+    refused(cli("new", tmp_path / "c.db", "--config", tmp_path / "odd.toml"), BAD_INPUT, "TOML")
+    refused(cli("new", tmp_path / "c.db"), BAD_INPUT, "--pool")
+    for column in ("ticket", "value", "failed"):
+        refused(new(tmp_path, "--id", column), BAD_INPUT, column)
+
+
+def test_the_wrong_campaign(tmp_path):
+    write_pool(tmp_path)
+    refused(cli("ask", tmp_path / "nothing.db"), BAD_CAMPAIGN, "no such campaign")
+    refused(cli("status", "postgresql://nobody@127.0.0.1:1/none"), BAD_CAMPAIGN, "127.0.0.1")
+    made(tmp_path).close()
+    refused(new(tmp_path, "--id", "name", "--features", "x1"), BAD_CAMPAIGN, "already")
+    refused(cli("best", tmp_path / "c.db"), NOTHING, "no result")
+    with sqlite3.connect(tmp_path / "c.db") as connection:
+        connection.execute("UPDATE manyarms_schema SET version = 7")
+    connection.close()
+    for arguments in (["ask"], ["tell", "r.csv"], ["status"], ["forget", "1"], ["report"]):
+        name, *rest = arguments
+        refused(cli(name, tmp_path / "c.db", *rest), BAD_CAMPAIGN, "schema version 7", "upgrade")
+
+
+def test_results_that_cannot_be_leave_nothing_behind(tmp_path):
+    with made(tmp_path) as campaign:
+        campaign.ask(3)
+    path = tmp_path / "r.csv"
+    for text, words in (
+        ("ticket,value\n0,1\n9,1\n", ["ticket 9"]),
+        ("name,value\narm 0,1\nnobody,1\n", ["'nobody'"]),
+        ("ticket,value\n0,1\n1,x\n", ["line 3", "'x'"]),
+    ):
+        path.write_text(text)
+        refused(cli("tell", tmp_path / "c.db", path), BAD_INPUT, *words)
+    refused(cli("tell", tmp_path / "c.db", tmp_path / "none.csv"), BAD_INPUT, "none.csv")
+    path.write_bytes(b"\xff\xfe\x00")
+    refused(cli("tell", tmp_path / "c.db", path), BAD_INPUT, "readable")
+    done = cli("tell", tmp_path / "c.db", path, "--json")
+    assert (done.json["exit_code"], done.json["kind"]) == (BAD_INPUT, "ResultsFileError")
+    (tmp_path / "pool.csv").write_text("name,x1,x2\nother,1,2\n")
+    path.write_text("name,value\narm 77,1\n")
+    refused(cli("tell", tmp_path / "c.db", path), BAD_CAMPAIGN, "changed")
+    refused(cli("ask", tmp_path / "c.db"), BAD_CAMPAIGN, "changed")
+    with Campaign(tmp_path / "c.db") as campaign:
+        assert history(campaign) == []
+        assert ticket_counts(campaign)["open"] == 3
+
+
+def test_usage_errors_have_their_own_code(tmp_path):
+    made(tmp_path).close()
+    for arguments in (
+        ["forget", tmp_path / "c.db"],
+        ["run", tmp_path / "c.db"],
+        ["run", tmp_path / "c.db", "--command", "true", "--python", "a:b"],
+        ["ask", tmp_path / "c.db", "-n", "3", "--at-most", "4"],
+        ["nonsense"],
+    ):
+        assert cli(*arguments).code == 2
+    refused(cli("run", tmp_path / "c.db", "--command", "echo {colour}"), BAD_INPUT, "{colour}")
+    refused(cli("forget", tmp_path / "c.db", "5"), BAD_INPUT, "ticket 5")
+    refused(cli("export", tmp_path / "c.db", tmp_path / "all.xlsx"), BAD_CAMPAIGN, ".parquet")
+
+
+def test_strange_ids_and_columns_go_in_and_out_unharmed(tmp_path):
+    column, remark = 'my "id", <b>\nsecond line', "<img src=x onerror=alert(1)>"
+    with open(tmp_path / "pool.csv", "w", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow([column, "x'; DROP TABLE arms; --", remark])
+        writer.writerows([name, i, name] for i, name in enumerate(STRANGE))
+    place = tmp_path / "c.db"
+    done = new(tmp_path, "--id", column, "--features", "x'; DROP TABLE arms; --", "--repeats", "forbid")
+    assert done.code == 0, done.err
+    assert cli("ask", place, "-n", len(STRANGE), "--out", tmp_path / "b.csv").code == 0
+    with open(tmp_path / "b.csv", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert sorted(row[column] for row in rows) == sorted(STRANGE)
+    with open(tmp_path / "r.csv", "w", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow([column, "value"])
+        writer.writerows([row[column], i] for i, row in enumerate(rows))
+    assert cli("tell", place, tmp_path / "r.csv", "--json").json["new"] == len(STRANGE)
+    assert sorted(each["id"] for each in cli("history", place, "--all", "--json").json["results"]) == sorted(
+        STRANGE
+    )
+    for arguments in (["status"], ["best"], ["history"], ["ask", "--again"]):
+        name, *rest = arguments
+        assert "\x1b[31m" not in cli(name, place, *rest).out
+    assert cli("report", place, "--html", tmp_path / "page.html").code == 0
+    page = (tmp_path / "page.html").read_text()
+    for harm in ("<script>alert", "<img src=x", "<b>"):
+        assert harm not in page
+    assert cli("export", place, tmp_path / "all.csv").code == 0
+    with open(tmp_path / "all.csv", newline="") as stream:
+        assert sorted(row["id"] for row in csv.DictReader(stream)) == sorted(STRANGE)
+
+
+# ------------------------------------------------------------------ folders and disks that refuse
+
+
+def _as_anybody() -> None:
+    """Let even the superuser respect permissions: without CAP_DAC_OVERRIDE nobody overrules them."""
+    if os.getuid() == 0:
+        assert ctypes.CDLL(None).prctl(24, 1, 0, 0, 0) == 0
+
+
+def _with_little_room() -> None:
+    """Files cannot grow beyond 200 kB, as if the disk were full."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+
+
+def test_a_folder_that_cannot_be_written_to(tmp_path):
+    folder = tmp_path / "locked"
+    folder.mkdir()
+    write_pool(folder)
+    with made(folder) as campaign:
+        text = results(campaign.ask(3))
+    (tmp_path / "r.csv").write_text(text)
+    folder.chmod(0o555)
+    (folder / "c.db").chmod(0o444)
+    try:
+        options = ["--pool", folder / "pool.csv", "--id", "name", "--features", "x1"]
+        done = command("new", folder / "new.db", *options, preexec_fn=_as_anybody)
+        refused(done, BAD_CAMPAIGN, "new.db")
+        refused(
+            command("tell", folder / "c.db", tmp_path / "r.csv", preexec_fn=_as_anybody), BAD_CAMPAIGN, "c.db"
+        )
+        assert sorted(path.name for path in folder.iterdir()) == ["c.db", "pool.csv"]
+    finally:
+        folder.chmod(0o755)
+        (folder / "c.db").chmod(0o644)
+    assert cli("tell", folder / "c.db", tmp_path / "r.csv", "--json").json["new"] == 3
+
+
+def test_a_batch_that_cannot_be_written_is_not_handed_out(tmp_path):
+    made(tmp_path).close()
+    refused(cli("ask", tmp_path / "c.db", "--out", tmp_path / "nowhere" / "b.csv"), BAD_CAMPAIGN, "b.csv")
+    (tmp_path / "folder.csv").mkdir()
+    refused(cli("report", tmp_path / "c.db", "--html", tmp_path / "folder.csv"), BAD_CAMPAIGN, "folder.csv")
+    with Campaign(tmp_path / "c.db") as campaign:
+        assert ticket_counts(campaign)["open"] == 0
+    assert not [path for path in tmp_path.iterdir() if path.name.endswith(".part")]
+
+
+def test_a_full_disk(tmp_path):
+    with made(tmp_path) as campaign:
+        campaign.ask(3)
+    rows = "".join(f"arm {i % 120},{i}\n" for i in range(20_000))
+    (tmp_path / "r.csv").write_text(f"name,value\n{rows}")
+    done = command("tell", tmp_path / "c.db", tmp_path / "r.csv", preexec_fn=_with_little_room)
+    refused(done, BAD_CAMPAIGN, "c.db")
+    names = sorted(path.name for path in tmp_path.iterdir() if not path.name.startswith("c.db-"))
+    assert names == ["c.db", "pool.csv", "r.csv"]
+    with Campaign(tmp_path / "c.db") as campaign:
+        assert history(campaign) == []
+        assert campaign.tell_file(tmp_path / "r.csv").new == 20_000

@@ -1,0 +1,131 @@
+"""The command itself, as a process of its own, from `new` to `report`."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from manyarms.campaigns.campaign import Campaign
+from manyarms.campaigns.views import ticket_counts
+from tests.campaigns.support import COMMAND, command, value_of, wait_until, write_pool
+
+MEASURE = """
+import math, sys
+x1, x2 = map(float, sys.argv[2:4])
+print("measuring", sys.argv[1])
+print("value:", math.exp(-8 * ((x1 - 0.3) ** 2 + (x2 - 0.6) ** 2)))
+"""
+OPTIONS = ["--features", "x1,x2", "--kernel", "rbf", "--lengthscale", "0.3", "--noise", "0.05"]
+
+
+def fill_in(path: Path) -> None:
+    """What a scientist does with the batch file."""
+    with open(path, newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    for row in rows:
+        row["value"] = repr(value_of(float(row["x1"]), float(row["x2"]), int(row["ticket"])))
+    with open(path, "w", newline="") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def test_a_whole_campaign(tmp_path, place):
+    write_pool(tmp_path)
+    done = command("new", place, "--pool", "pool.csv", "--id", "name", *OPTIONS, cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert "120 candidates" in done.out
+    for plate in ("1.csv", "2.csv"):
+        done = command("ask", place, "-n", 18, "--out", plate, cwd=tmp_path)
+        assert done.code == 0, done.err
+        fill_in(tmp_path / plate)
+        assert command("tell", place, plate, "--json", cwd=tmp_path).json["new"] == 18
+        assert command("tell", place, plate, "--json", cwd=tmp_path).json["known"] == 18
+    (tmp_path / "measure.py").write_text(MEASURE)
+    program = f"{sys.executable} measure.py {{name}} {{x1}} {{x2}}"
+    done = command("run", place, "--command", program, "--workers", 2, "--trials", 4, "--json", cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert (done.json["measured"], done.json["stopped_because"]) == (4, "trials done")
+    status = command("status", place, "--json").json
+    assert status["tickets"] == {"open": 0, "told": 40, "failed": 0, "forgotten": 0, "leased": 0}
+    top = command("best", place, "-k", 3, "--json").json["best"]
+    assert top[0]["mean"] > 0.9
+    assert set(top[0]["columns"]) == {"x1", "x2", "remark"}
+    assert command("export", place, "all.parquet", cwd=tmp_path).code == 0
+    assert pq.read_table(tmp_path / "all.parquet").num_rows == 40
+    assert command("report", place, "--html", "page.html", "--optimum", "1.0", cwd=tmp_path).code == 0
+    page = (tmp_path / "page.html").read_text()
+    assert top[0]["id"] in page
+    assert "<script" not in page
+
+
+def told(place: str) -> int:
+    with Campaign(place) as campaign:
+        return ticket_counts(campaign)["told"]
+
+
+SLOW = """
+import os, time
+def slow(arm):
+    with open("log", "a") as log:
+        log.write("x")
+    if os.path.getsize("log") > 3 and os.path.exists("pause"):
+        time.sleep(60)
+    return arm.row["x1"]
+"""
+
+
+def test_ctrl_c_keeps_what_was_measured_and_the_same_command_goes_on(tmp_path, place):
+    write_pool(tmp_path)
+    options = ["--pool", "pool.csv", "--id", "name", *OPTIONS, "--budget", "12"]
+    assert command("new", place, *options, cwd=tmp_path).code == 0
+    (tmp_path / "measure.py").write_text(SLOW)
+    (tmp_path / "pause").touch()
+    run = ["run", place, "--python", "measure:slow", "--workers", "2", "--batch", "6"]
+    process = subprocess.Popen([*COMMAND, *run, "--json"], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    log = tmp_path / "log"
+    wait_until(lambda: log.exists() and log.stat().st_size >= 5)
+    wait_until(lambda: told(place) == 3)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=30)
+    assert (process.returncode, json.loads(out)["exit_code"]) == (130, 130)
+    assert command("status", place, "--json").json["tickets"]["leased"] == 3
+    (tmp_path / "pause").unlink()
+    done = command(*run, cwd=tmp_path)
+    assert done.code == 0, done.err
+    status = command("status", place, "--json").json
+    assert status["tickets"] == {"open": 0, "told": 12, "failed": 0, "forgotten": 0, "leased": 0}
+    assert status["batches"] == 2
+
+
+def test_a_toml_file_holds_the_same_settings_and_options_overrule_it(tmp_path):
+    (tmp_path / "lab").mkdir()
+    write_pool(tmp_path / "lab")
+    (tmp_path / "lab" / "campaign.toml").write_text(
+        'pool = "pool.csv"\nid = "name"\nfeatures = ["x1", "x2"]\ngoal = "minimise"\n'
+        'lengthscale = [0.2, 0.4]\npolicy = "gp-ucb"\nseed = 5\n[options]\ndelta = 0.01\n'
+    )
+    done = command("new", "c.db", "--config", "lab/campaign.toml", "--seed", "6", "--json", cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert done.json["policy"] == {"name": "GPUCB", "width": 2.0, "delta": 0.01}
+    assert (done.json["goal"], done.json["seed"]) == ("minimise", 6)
+    assert done.json["kernel"]["lengthscale"] == [0.2, 0.4]
+    assert Path(done.json["pool"]["path"]) == tmp_path / "lab" / "pool.csv"
+
+
+def test_results_come_in_by_a_pipe_and_batches_go_out_by_one(tmp_path):
+    write_pool(tmp_path)
+    assert command("new", "c.db", "--pool", "pool.csv", "--id", "name", *OPTIONS, cwd=tmp_path).code == 0
+    out = command("ask", "c.db", "-n", 2, "--out", "-", cwd=tmp_path)
+    rows = list(csv.DictReader(out.out.splitlines()))
+    assert [row["ticket"] for row in rows] == ["0", "1"]
+    again = command("ask", "c.db", "--again", "--json", cwd=tmp_path).json["tickets"]
+    assert [each["id"] for each in again] == [row["name"] for row in rows]
+    assert command("tell", "c.db", "-", text="ticket,value\n0,1\n1,2\n", cwd=tmp_path).code == 0
+    assert len(command("history", "c.db", "--json", cwd=tmp_path).json["results"]) == 2

@@ -1,0 +1,132 @@
+"""kill -9 at random moments: nothing told is lost or doubled, and the search goes on as if nothing was."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from manyarms.campaigns.campaign import Campaign
+from manyarms.campaigns.views import batches, history, ticket_counts
+from tests.campaigns.support import ROOT, made, results, step, write_pool
+
+pytestmark = pytest.mark.slow
+RUN_KILLS, TELL_KILLS, BUDGET = 120, 80, 60
+
+MEASURE = """
+import math
+def hill(arm):
+    return math.exp(-8 * ((arm.row["x1"] - 0.3) ** 2 + (arm.row["x2"] - 0.6) ** 2)) + arm.ticket % 7 / 100
+"""
+
+
+class Killer:
+    """Starts commands in a folder and kills them."""
+
+    def __init__(self, folder: Path) -> None:
+        paths = {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.campaigns.killed"], cwd=folder, env={**os.environ, **paths},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+
+    def __call__(self, *arguments: str, seconds: float | None = None) -> int:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"arguments": arguments, "seconds": seconds}) + "\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+    def close(self) -> None:
+        self._process.communicate(timeout=60)
+
+
+@pytest.fixture
+def kill(tmp_path: Path) -> Iterator[Killer]:
+    write_pool(tmp_path)
+    (tmp_path / "measure.py").write_text(MEASURE)
+    killer = Killer(tmp_path)
+    yield killer
+    killer.close()
+
+
+def told(campaign: Campaign) -> list[tuple[int, str, float, float]]:
+    """Every ticket with its candidate, value and prediction."""
+    return sorted((each.ticket, each.id, each.value, each.predicted) for each in history(campaign))
+
+
+def lasting(campaign: Campaign) -> list[dict[str, object]]:
+    """The batches without what a clock says about them."""
+    clocks = ("seconds", "asked_at")
+    return [{key: value for key, value in each.items() if key not in clocks} for each in batches(campaign)]
+
+
+def check_sound(campaign: Campaign) -> int:
+    """What must hold at any moment; how many results there are."""
+    counts, tickets = ticket_counts(campaign), [each.ticket for each in history(campaign)]
+    assert len(tickets) == len(set(tickets)) == counts["told"]
+    assert sum(each["size"] for each in batches(campaign)) == counts["told"] + counts["open"] <= BUDGET
+    return len(tickets)
+
+
+def test_a_run_killed_again_and_again_is_the_uninterrupted_one(tmp_path, kill):
+    """Each start goes a little further; in the end every batch, value and prediction agrees."""
+    rng = random.Random(1)
+    run = ("run", "--python", "measure:hill", "--workers", "2")
+    made(tmp_path, "whole.db", budget=BUDGET).close()
+    assert kill(*run, "whole.db") == 0
+    with Campaign(tmp_path / "whole.db") as campaign:
+        expected, expected_batches = told(campaign), lasting(campaign)
+    assert len(expected) == BUDGET
+    kills, campaigns = 0, 0
+    while kills < RUN_KILLS:
+        campaigns += 1
+        name, seconds = f"killed{campaigns}.db", 0.6
+        made(tmp_path, name, budget=BUDGET).close()
+        seen = 0
+        while seen < BUDGET:
+            kills += kill(*run, name, seconds=rng.uniform(0.0, seconds)) == -9
+            with Campaign(tmp_path / name) as campaign:
+                now = check_sound(campaign)
+            assert now >= seen
+            seconds = 0.6 if now > seen else 1.5 * seconds  # a slow machine may need longer to get anywhere
+            seen = now
+        with Campaign(tmp_path / name) as campaign:
+            assert told(campaign) == expected
+            assert lasting(campaign) == expected_batches
+    assert kills >= RUN_KILLS
+
+
+def test_a_killed_tell_is_all_or_nothing_and_can_be_told_again(tmp_path, kill):
+    rng = random.Random(2)
+    with made(tmp_path, "asked.db") as campaign:
+        step(campaign, 10)
+        (tmp_path / "r.csv").write_text(results(campaign.ask(40)))
+    shutil.copy(tmp_path / "asked.db", tmp_path / "whole.db")
+    assert kill("tell", "whole.db", "r.csv") == 0
+    with Campaign(tmp_path / "whole.db") as campaign:
+        expected, following = told(campaign), campaign.ask(5)
+    before = after = kills = 0
+    longest = 0.2
+    while kills < TELL_KILLS:
+        shutil.copy(tmp_path / "asked.db", tmp_path / "killed.db")
+        killed = kill("tell", "killed.db", "r.csv", seconds=rng.uniform(0.0, longest)) == -9
+        kills += killed
+        with Campaign(tmp_path / "killed.db") as campaign:
+            n_told = len(history(campaign))
+            assert n_told in (10, 50)
+            before, after = before + (n_told == 10), after + (n_told == 50)
+            longest = 0.9 * longest if n_told == 50 else 1.1 * longest  # so that kills fall around the commit
+            assert campaign.tell_file(tmp_path / "r.csv").new == 50 - n_told
+            assert told(campaign) == expected
+            assert campaign.ask(5) == following
+        for left in tmp_path.glob("killed.db*"):
+            left.unlink()
+    assert min(before, after) >= TELL_KILLS // 8, (before, after)

@@ -1,0 +1,197 @@
+"""What the report's charts show, before anything is drawn."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+
+from manyarms.campaigns.report.data import (
+    MOST_BARS,
+    MOST_POINTS,
+    MOST_REASONS,
+    batch_data,
+    calibration_data,
+    central,
+    headline_data,
+    improvements,
+    progress_data,
+    regret_data,
+    thinned,
+    told_before,
+)
+from manyarms.campaigns.report.scales import Scale, number, round_step, scale
+from manyarms.errors import InvalidParameterError
+from tests.campaigns.reports import batch, measurement, report
+
+
+def test_best_so_far_keeps_its_value_until_a_better_one() -> None:
+    data = progress_data(report(1.0, None, 3.0, 2.0))
+    assert data.best == [(1, 1.0), (3, 1.0), (3, 3.0), (4, 3.0)]
+    assert data.failed == [2]
+    assert data.n_values == 3
+
+
+def test_best_so_far_follows_the_goal() -> None:
+    values = (2.0, 3.0, 1.0)
+    assert [value for _, value in improvements(report(*values))] == [2.0, 3.0]
+    assert [value for _, value in improvements(report(*values, goal="minimise"))] == [2.0, 1.0]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_no_number_counts_as_failed(value: float) -> None:
+    told = report(1.0, value)
+    assert progress_data(told).failed == [2]
+    assert {line.name: line.figure for line in headline_data(told)}["Failed"] == 1
+
+
+def test_headlines() -> None:
+    told = report(1.0, 3.0, None, batches=[batch(1, 2, seconds=0.5), batch(2, 1, seconds=math.nan)])
+    assert [(line.name, line.figure, line.note) for line in headline_data(told)] == [
+        ("Best measured", 3.0, "arm-2"),
+        ("Measurements", 3, ""),
+        ("Failed", 1, ""),
+        ("Batches", 2, "3 pulls asked for"),
+        ("Seconds of thinking", 0.5, ""),
+    ]
+
+
+def test_an_interval_holds_from_its_batch_to_the_next() -> None:
+    measurements = [measurement(n, 0.0, batch=b) for n, b in enumerate([1, 1, 2, 2, 2], 1)]
+    batches = [
+        batch(1),
+        batch(2, best_mean=1.0, best_lower=0.5, best_upper=1.5),
+        batch(3, best_mean=2.0, best_lower=math.nan, best_upper=2.5),
+        batch(4, best_mean=3.0, best_lower=2.5, best_upper=3.5),
+    ]
+    model = progress_data(report(measurements=measurements, batches=batches)).model
+    assert [(held.batch, held.start, held.end) for held in model] == [(2, 2.0, 5.0), (4, 5.0, 6.0)]
+
+
+def test_a_batch_was_asked_before_those_after_it() -> None:
+    # The second batch's results came first; the third has none yet.
+    measurements = [measurement(n, 0.0, batch=b) for n, b in enumerate([2, 2, 1, None], 1)]
+    told = report(measurements=measurements, batches=[batch(1), batch(2), batch(3)])
+    assert told_before(told) == {1: 0.0, 2: 0.0, 3: 4.0}
+
+
+@pytest.mark.parametrize(
+    ("goal", "values"), [("maximise", (8.0, 9.0, 10.0)), ("minimise", (12.0, 11.0, 10.0))]
+)
+def test_regret_is_averaged_from_the_start(goal: str, values: tuple[float, ...]) -> None:
+    data = regret_data(report(*values, goal=goal, optimum=10.0))
+    assert [value for _, value in data.average] == pytest.approx([2.0, 1.5, 1.0])
+    assert data.total == pytest.approx(3.0)
+
+
+def test_batches_by_reason_with_the_commonest_first() -> None:
+    data = batch_data([batch(1, 1, ended_because="first arm"), batch(2, 4), batch(3, 6)])
+    assert data.reasons == [("fixed size", 2), ("first arm", 1)]
+    assert [bar.reasons for bar in data.bars] == [{"first arm": 1}, {"fixed size": 4}, {"fixed size": 6}]
+
+
+def test_many_batches_are_averaged_and_nothing_is_lost() -> None:
+    lines = [batch(n, n % 7, ended_because="ab"[n % 2], seconds=float(n)) for n in range(1, 1001)]
+    data = batch_data(lines)
+    assert len(data.bars) <= MOST_BARS
+    assert (data.bars[0].first, data.bars[-1].last) == (1, 1000)
+    pulls = sum(sum(bar.reasons.values()) * (bar.last - bar.first + 1) for bar in data.bars)
+    assert pulls == pytest.approx(sum(line.size for line in lines))
+    assert data.bars[0].seconds == pytest.approx((1 + data.bars[0].last) / 2)
+
+
+def test_rare_reasons_share_a_colour() -> None:
+    data = batch_data([batch(n, ended_because=str(n)) for n in range(20)])
+    assert len(data.reasons) == MOST_REASONS
+    assert data.reasons[-1] == ("other reasons", 20 - MOST_REASONS + 1)
+
+
+def test_predicted_against_measured() -> None:
+    predictions = [(1.0, 1.0, 0.1), (2.0, 2.5, 0.1), (3.0, math.nan, 0.1), (4.0, 4.1, None), (None, 1.0, 1.0)]
+    told = [
+        measurement(n, value, predicted=mean, predicted_std=std)
+        for n, (value, mean, std) in enumerate(predictions, 1)
+    ]
+    data = calibration_data(report(measurements=told))
+    assert (data.n_pairs, data.inside, data.n_intervals) == (3, 1, 2)
+    assert data.error == pytest.approx(math.sqrt((0.25 + 0.01) / 3))
+
+
+def test_the_interval_counts_noise_where_it_is_known() -> None:
+    told = [measurement(1, 2.0, predicted=1.0, predicted_std=0.3)]
+    assert calibration_data(report(measurements=told)).inside == 0
+    assert calibration_data(report(measurements=told, noise_std=0.6)).inside == 1  # 1.645·√(0.3² + 0.6²) > 1
+
+
+def test_thinning_is_even_and_keeps_both_ends() -> None:
+    kept = thinned(range(100_000), MOST_POINTS)
+    assert len(kept) == MOST_POINTS
+    assert (kept[0], kept[-1]) == (0, 99_999)
+    assert {after - before for before, after in pairwise(kept)} == {100, 101}
+
+
+def test_strays_do_not_set_the_range() -> None:
+    assert central([*range(1000), 1e9]) == (10, 990)
+    assert central([1.0, 2.0, 30.0]) == (1.0, 30.0)
+    assert central([5.0] * 500 + [6.0]) == (5.0, 6.0)
+    assert central([]) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0"), (5.07, "5.070"), (-0.25, "−0.2500"), (999.96, "1,000"), (206_855.8, "206,856"),
+        (1e-9, "1.000×10⁻⁹"), (-1.5e12, "−1.500×10¹²"), (1_234_567, "1,234,567"), (10_000_000, "10,000,000"),
+        (math.nan, "–"), (math.inf, "–"), (None, "–"),
+    ],
+)  # fmt: skip
+def test_numbers_are_written_for_readers(value: float | None, text: str) -> None:
+    assert number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("least", "step"), [(0.9, 1), (1, 1), (1.1, 2), (2.2, 2.5), (0.03, 0.05), (600, 1000)]
+)
+def test_steps_are_round(least: float, step: float) -> None:
+    assert round_step(least) == pytest.approx(step)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [0, 1],
+        [3.2],
+        [0.0],
+        [1e-9, 5e-9],
+        [1e12, 3e12],
+        [1e12, 1e12 + 1],
+        [-1e308, 1e308],
+        [1e-320],
+        [-4, -3],
+        [],
+    ],
+)
+def test_ticks_are_few_different_and_inside(values: list[float]) -> None:
+    for wanted in (3, 8):
+        ticks = scale(values).ticks(wanted)
+        labels = [label for _, label in ticks]
+        assert 1 <= len(ticks) <= wanted + 1
+        assert len(set(labels)) == len(labels)
+        assert all(-1e-6 <= share <= 1 + 1e-6 for share, _ in ticks)
+        assert max(map(len, labels)) <= 11
+
+
+def test_ticks_at_known_places() -> None:
+    assert [label for _, label in Scale(0.0, 10.0).ticks(5)] == ["0", "2", "4", "6", "8", "10"]
+    assert [label for _, label in Scale(-0.5, 0.5).ticks(4)] == ["−0.50", "−0.25", "0.00", "0.25", "0.50"]
+    assert [label for _, label in Scale(0.5, 3.5, whole=True).ticks(8)] == ["1", "2", "3"]
+    assert scale([0, 2e9]).unit == "×10⁹"
+
+
+@pytest.mark.parametrize(
+    "changes", [{"goal": "maximize"}, {"optimum": math.nan}, {"noise_std": -1.0}, {"noise_std": math.inf}]
+)
+def test_reports_that_make_no_sense_are_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(InvalidParameterError, match=next(iter(changes))):
+        report(1.0, **changes)

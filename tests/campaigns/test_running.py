@@ -1,0 +1,132 @@
+"""Rounds of a run: who measures what, what stops it, and what a lost worker leaves behind."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+
+import pytest
+
+from manyarms import errors
+from manyarms.campaigns import running
+from manyarms.campaigns.campaign import Campaign
+from manyarms.campaigns.running import Plan, run
+from manyarms.campaigns.trials import StoppedError, TrialFailedError
+from manyarms.campaigns.views import batches, history, status
+from tests.campaigns.support import made, value_of, write_pool
+
+
+class Bench:
+    """A way to measure without processes; `broken` are tickets that fail, `slow` a gate to wait at."""
+
+    def __init__(self, broken=(), gate: threading.Event | None = None, seconds: float = 0.0):
+        self.broken, self.gate, self.seconds, self.closed = broken, gate, seconds, False
+        self.attempts: list[int] = []
+
+    def measure(self, job, timeout):
+        self.attempts.append(job.ticket)
+        if self.gate is not None and not self.gate.wait(30):
+            raise StoppedError
+        time.sleep(self.seconds)
+        if self.broken == "all" or job.ticket in self.broken:
+            raise TrialFailedError("broken")
+        return value_of(float(job.columns["x1"]), float(job.columns["x2"]), job.ticket)
+
+    def close(self):
+        self.closed = True
+
+
+def told(campaign: Campaign):
+    return sorted((each.ticket, each.id, each.value) for each in history(campaign))
+
+
+def test_the_number_of_workers_fills_rounds_and_their_speed_changes_nothing(tmp_path):
+    write_pool(tmp_path)
+    for name, seconds in (("a.db", 0.0), ("b.db", 0.01)):
+        with made(tmp_path, name, budget=30) as campaign:
+            tally = run(
+                campaign, lambda s=seconds: Bench(seconds=s * len(threading.enumerate())), Plan(workers=3)
+            )
+            assert (tally.measured, tally.stopped_because) == (30, "budget spent")
+            assert batches(campaign)[0]["size"] == 1
+            assert batches(campaign)[1]["size"] == 2  # company for the first arm
+    with Campaign(tmp_path / "a.db") as one, Campaign(tmp_path / "b.db") as other:
+        assert told(one) == told(other)
+
+
+def test_stops_after_so_many_trials_at_a_target_or_when_nothing_is_left(tmp_path):
+    with made(tmp_path, repeats="forbid") as campaign:
+        assert run(campaign, Bench, Plan(trials=7, batch=4)).measured == 7
+        tally = run(campaign, Bench, Plan(batch=5, until=0.8))
+        assert tally.stopped_because == "target reached"
+        assert tally.best >= 0.8
+        assert status(campaign)["tickets"]["open"] == 0  # those not measured were given up
+        assert run(campaign, Bench, Plan(batch=50)).stopped_because == "nothing left to ask"
+        assert status(campaign)["results"]["candidates"] == 120
+
+
+def test_failures_are_retried_told_with_their_reason_and_end_a_hopeless_run(tmp_path):
+    with made(tmp_path) as campaign:
+        bench = Bench(broken=(1,))
+        tally = run(campaign, lambda: bench, Plan(batch=3, trials=6, retries=2))
+        assert (tally.measured, tally.failed) == (5, 1)
+        assert bench.attempts.count(1) == 3
+        (failed,) = [each for each in history(campaign) if each.failed]
+        assert (failed.ticket, failed.note) == (1, "broken")
+        with pytest.raises(errors.TrialsFailingError, match="broken"):
+            run(campaign, lambda: Bench(broken="all"), Plan(batch=8, retries=0))
+        assert status(campaign)["tickets"]["failed"] >= running.HOPELESS
+
+
+def test_tickets_of_a_dead_process_are_taken_up_and_those_of_a_living_one_left_alone(tmp_path):
+    with made(tmp_path) as campaign:
+        campaign.ask(
+            2, worker=f"{socket.gethostname()}/4194305", lease_seconds=1000
+        )  # above any process number
+        campaign.ask(2, worker=f"{socket.gethostname()}/1", lease_seconds=1000)
+        campaign.ask(2, worker="another machine/1", lease_seconds=1000)
+        campaign.ask(2, worker="another machine/2", lease_seconds=-1)
+        campaign.ask(2)  # somebody's own, without a lease
+        bench = Bench()
+        run(campaign, lambda: bench, Plan(trials=4))
+    assert sorted(bench.attempts)[:2] == [0, 1]
+    assert not {2, 3, 4, 5, 8, 9} & set(bench.attempts)
+
+
+def test_leases_are_renewed_while_a_trial_goes_on(tmp_path):
+    gate = threading.Event()
+    with made(tmp_path) as campaign, Campaign(tmp_path / "c.db") as other:
+        threading.Timer(1.5, gate.set).start()
+        threading.Timer(1.0, lambda: other.ask(1)).start()  # would give up tickets that are overdue
+        run(campaign, lambda: Bench(gate=gate), Plan(trials=1, lease_seconds=0.6))
+        assert status(campaign)["tickets"]["forgotten"] == 0
+
+
+def test_two_workers_who_measured_the_same_ticket_have_both_measured_something(tmp_path):
+    gate = threading.Event()
+    with made(tmp_path) as campaign, Campaign(tmp_path / "c.db") as other:
+
+        def interfere():
+            other.tell_bytes(b"ticket,value\n0,0.25\n", "r.csv")
+            gate.set()
+
+        threading.Timer(0.5, interfere).start()
+        run(campaign, lambda: Bench(gate=gate), Plan(trials=1))
+        assert [each.ticket for each in history(campaign)] == [0, None]
+        assert len({each.id for each in history(campaign)}) == 1
+
+
+def test_results_the_database_does_not_take_are_put_in_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with made(tmp_path) as campaign:
+
+        def refuse(outcomes):
+            raise errors.DatabaseError("disk full")
+
+        monkeypatch.setattr(campaign, "tell", refuse)
+        with pytest.raises(errors.DatabaseError, match="1 results are in untold"):
+            run(campaign, Bench, Plan(trials=1))
+        monkeypatch.undo()
+        (rescued,) = tmp_path.glob("untold-*.csv")
+        assert campaign.tell_file(rescued).new == 1

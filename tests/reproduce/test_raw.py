@@ -1,0 +1,88 @@
+"""Raw files: what is written comes back exactly, and digests are of the numbers alone."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from manyarms.reproduce.experiment import Job, Outcome, Plan, plain
+from manyarms.reproduce.raw import RawFolder, as_text, digest_of, of_text
+
+JOB = Job("h₁, λ = 0.2", "BBKB-local", 3, {"horizon": 10, "name": "Matérn"})
+
+
+def outcome(seconds: float = 1.0) -> Outcome:
+    numbers = {"t": np.array([1.0, 2.0]), "regret": np.array([0.1 + 0.2, np.nan])}
+    return Outcome(numbers, {"seconds": np.array([seconds])})
+
+
+def test_columns_come_back_exactly() -> None:
+    values = np.concatenate([np.random.default_rng(0).normal(size=50) * 1e-7, [np.inf, -0.0, 12.0, 1e300]])
+    said, columns = of_text(as_text("who", {"a": values, "b": -values}))
+    assert said == "who"
+    assert list(columns) == ["a", "b"]
+    assert columns["a"].tobytes() == values.tobytes()
+    assert of_text(as_text("nothing", {})) == ("nothing", {})
+
+
+def test_whole_numbers_are_written_whole() -> None:
+    assert as_text("x", {"n": np.array([3.0])}) == "# x\nn\n3\n"
+
+
+def test_columns_of_different_lengths_are_refused() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        as_text("x", {"a": np.zeros(3), "b": np.zeros(2)})
+
+
+def test_a_result_is_found_for_exactly_its_settings(tmp_path: Path) -> None:
+    raw = RawFolder(tmp_path, "toy")
+    assert raw.read(JOB) is None
+    raw.write(JOB, outcome())
+    found = raw.read(JOB)
+    assert found is not None
+    assert found.numbers["regret"][0] == 0.1 + 0.2
+    assert raw.read(Job(JOB.case, JOB.method, JOB.seed, {"horizon": 11, "name": "Matérn"})) is None
+    assert RawFolder(tmp_path, "other").read(JOB) is None
+    assert not list(tmp_path.rglob(".*")), "no half-written file is left"
+
+
+@pytest.mark.parametrize("folder", ["raw", "timings"])
+@pytest.mark.parametrize("damage", [b"", b"nonsense", gzip.compress(b"# {}\nt\n1,2\n")])
+def test_a_damaged_file_is_as_good_as_none(tmp_path: Path, folder: str, damage: bytes) -> None:
+    raw = RawFolder(tmp_path, "toy")
+    raw.write(JOB, outcome())
+    (tmp_path / folder / f"{JOB.key}.csv.gz").write_bytes(damage)
+    assert raw.read(JOB) is None
+
+
+def test_digests_ignore_timings_and_notice_numbers(tmp_path: Path) -> None:
+    raw = RawFolder(tmp_path, "toy")
+    digests = []
+    changed = Outcome({"t": np.array([1.0, 2.5])}, {})
+    for made in (outcome(1.0), outcome(2.0), changed):
+        raw.write(JOB, made)
+        digests.append(digest_of(raw.digests([JOB])))
+    assert digests[0] == digests[1]
+    assert digests[1] != digests[2]
+
+
+def test_names_of_jobs_are_plain_file_names() -> None:
+    assert JOB.key == "h1_lambda=0.2--BBKB-local--seed3"
+    assert Job("", "GP-UCB", 0, {}).key == "GP-UCB--seed0"
+    assert plain("S-GP-TS, rule (6)") == "S-GP-TS_rule_6_"
+
+
+def test_settings_of_the_method_win_over_those_of_the_case() -> None:
+    plan = Plan(
+        ("a", "b"), 2, {"n": 1, "m": 1}, {"x": {"n": 2}, "y": {}}, {"b": {"n": 3}}, left_out=(("y", "a"),)
+    )
+    jobs = plan.jobs()
+    assert [(job.seed, job.case, job.method, job.settings["n"]) for job in jobs[:3]] == [
+        (0, "x", "a", 2),
+        (0, "x", "b", 3),
+        (0, "y", "b", 3),
+    ]
+    assert len(jobs) == 6

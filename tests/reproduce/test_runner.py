@@ -1,0 +1,106 @@
+"""The runner: files, manifests, the same numbers twice, and going on after being killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from manyarms.errors import InvalidParameterError
+from manyarms.reproduce.runner import planned_jobs, reproduce
+from tests.reproduce.toy import toy
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_run_leaves_raw_data_figures_summary_and_manifest(tmp_path: Path) -> None:
+    report = reproduce(toy(), "smoke", tmp_path, workers=2)
+    keys = ["one--seed0", "one--seed1", "three--seed0", "three--seed1"]
+    expected = {f"{folder}/{key}.csv.gz" for folder in ("raw", "timings") for key in keys}
+    assert files(tmp_path) == expected | {"toy.png", "toy.svg", "summary.csv", "manifest.json"}
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert {"commit", "versions", "machine", "when", "paper", "band"} <= set(manifest)
+    assert manifest["seeds"] == [0, 1]
+    assert manifest["digest"] == report.digest
+    assert set(manifest["raw"]) == {f"{key}.csv.gz" for key in keys}
+    assert set(manifest["settings"]) == {"one", "three"}
+    assert "mean ± sd" in (tmp_path / "toy.svg").read_text()
+
+
+def test_the_same_numbers_twice_whatever_the_timings_and_the_workers(tmp_path: Path) -> None:
+    first = reproduce(toy(), "smoke", tmp_path / "a", workers=1)
+    second = reproduce(toy(), "smoke", tmp_path / "b", workers=2)
+    assert first.digest == second.digest
+    assert first.rows == second.rows
+    timing = "timings/one--seed0.csv.gz"
+    assert (tmp_path / "a" / timing).read_bytes() != (tmp_path / "b" / timing).read_bytes()
+
+
+def test_results_of_the_same_settings_are_reused_and_others_are_not(tmp_path: Path) -> None:
+    assert reproduce(toy(), "smoke", tmp_path).ran == 4
+    again = reproduce(toy(), "smoke", tmp_path)
+    assert (again.ran, again.reused) == (0, 4)
+    more = reproduce(toy(3), "smoke", tmp_path)
+    assert (more.ran, more.reused) == (2, 4)
+    assert reproduce(toy(other=1), "smoke", tmp_path).ran == 4
+    damaged = tmp_path / "raw" / "one--seed0.csv.gz"
+    damaged.write_bytes(damaged.read_bytes()[:-9])
+    assert reproduce(toy(other=1), "smoke", tmp_path).ran == 1
+
+
+def test_killed_in_the_middle_it_goes_on_with_the_rest(tmp_path: Path) -> None:
+    out, log, nap = tmp_path / "out", tmp_path / "log", 0.3
+    command = [sys.executable, "-m", "tests.reproduce.toy", str(out), str(log), str(nap)]
+    running = subprocess.Popen(command, cwd=ROOT)
+    deadline = time.monotonic() + 60
+    while len(list(out.glob("raw/*.gz"))) < 2:
+        assert time.monotonic() < deadline
+        assert running.poll() is None
+        time.sleep(0.02)
+    running.send_signal(signal.SIGKILL)
+    running.wait()
+    done = {path.name.removesuffix(".csv.gz") for path in out.glob("raw/*.gz")}
+    begun = [line.split() for line in log.read_text().splitlines()]
+    assert_gone(int(begun[0][1]), deadline)
+
+    log.unlink()
+    report = reproduce(toy(3, log=str(log), nap=nap), "smoke", out, workers=1)
+    rest = {line.split()[0] for line in log.read_text().splitlines()}
+    assert 2 <= len(done) < 6
+    assert not rest & done, "finished jobs are not run again"
+    assert len(rest | done) == 6
+    assert report.reused == len(done)
+    assert report.digest == reproduce(toy(3, log=str(log), nap=nap), "smoke", tmp_path / "whole").digest
+
+
+def assert_gone(pid: int, deadline: float) -> None:
+    """A worker does not outlive the process that started it."""
+    while True:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return
+        assert time.monotonic() < deadline, f"worker {pid} lives on"
+        time.sleep(0.05)
+
+
+def test_an_unknown_mode_is_named() -> None:
+    with pytest.raises(InvalidParameterError, match="'full'"):
+        planned_jobs(toy(), "full", None)
+
+
+def test_progress_counts_what_was_found(tmp_path: Path) -> None:
+    reproduce(toy(1), "smoke", tmp_path)
+    told: list[tuple[int, int, str]] = []
+    reproduce(toy(2), "smoke", tmp_path, workers=1, progress=lambda *seen: told.append(seen))
+    assert [(done, total) for done, total, _ in told] == [(2, 4), (3, 4), (4, 4)]
