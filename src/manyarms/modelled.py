@@ -47,6 +47,15 @@ class Modelled:
             return self.asked
         return self.asked.with_model(self.model.kernel, self.model.noise_std).on(self.seen_pool)
 
+    @property
+    def widens(self) -> bool:
+        """Whether bounds grow with how far a batch has gone past its ratio.
+
+        That keeps the promise of a width that has one. The practical width of a learned model has none,
+        and grown by the size of a plate it would only explore (docs/no-knobs.md).
+        """
+        return self.model is None or self.asked.width != "auto"
+
     def extended(self, pool: Pool) -> Modelled:
         """On a pool with more arms behind the present ones."""
         if self.prepared is None:

@@ -189,8 +189,9 @@ class Optimizer:
         for arm, times in sorted(self._ledger.pending_counts().items()):
             overlay.pull(arm, times)
         width = self._learner.width()
+        ratio = self.policy.ratio_bound if self._mind.modelled.widens else math.inf
         turn = Round(
-            self.posterior, overlay, self.policy.ending(), width, self.policy.ratio_bound,
+            self.posterior, overlay, self.policy.ending(), width, ratio,
             allowed, limit, exactly, self._streams, self.lazy, self._mind.prior,
         )  # fmt: skip
         return self._chooser(allowed).fill(turn), width

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from manyarms.endings import Ending, GlobalRatio, LocalRatio
 from manyarms.policies.base import Sparse
+from manyarms.validation import at_least_one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +22,10 @@ class BBKB(Sparse):
 
     theorem: ClassVar[str] = "bbkb"
     width_aliases: ClassVar[dict[str, str]] = {"authors": "authors-bbkb"}
+
+    def __post_init__(self) -> None:
+        at_least_one("batch_ratio", self.batch_ratio)
+        super().__post_init__()
 
     def ending(self) -> Ending:
         """L. 5, with variances."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from manyarms.endings import Ending, FixedSize, InformationGain, ProductRatio
 from manyarms.errors import InvalidParameterError
 from manyarms.policies.base import Policy
+from manyarms.validation import at_least_one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +21,10 @@ class GPBUCB(Policy):
     batch_ratio: float = 2.0
     stop: str = "product"
     batch_size: int = 10
+
+    def __post_init__(self) -> None:
+        at_least_one("batch_ratio", self.batch_ratio)
+        super().__post_init__()
 
     def ending(self) -> Ending:
         """One of their three rules."""
