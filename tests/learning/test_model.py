@@ -9,8 +9,7 @@ import pytest
 
 from manyarms.history import History
 from manyarms.kernels import Scale
-from manyarms.learning import LearnedModel, learn, model_from, prepare, should_refit
-from manyarms.learning import model as model_module
+from manyarms.learning import LearnedModel, learn, model_from, prepare, selecting, should_refit
 from manyarms.pool import Pool
 from tests.learning import oracle
 
@@ -18,11 +17,13 @@ RNG = np.random.default_rng(0)
 FEATURES = RNG.normal(size=(400, 3))
 
 
-def learned(features: object, arms: list[int] | np.ndarray, rewards: object) -> LearnedModel:
+def learned(
+    features: object, arms: list[int] | np.ndarray, rewards: object, kind: str = "rank"
+) -> LearnedModel:
     pool = Pool(features)
     history = History(pool.n_arms)
     history.add(arms, rewards)
-    return learn(prepare(pool), history, np.random.default_rng(0))
+    return learn(prepare(pool), history, np.random.default_rng(0), rewards=kind)
 
 
 def usable(model: LearnedModel, features: np.ndarray) -> bool:
@@ -87,7 +88,7 @@ def test_replicates_give_the_noise() -> None:
     """Ten arms, forty pulls each: the noise is known though the arms say little about smoothness."""
     arms = np.repeat(np.arange(10), 40)
     rewards = FEATURES[arms, 0] + 0.5 * RNG.normal(size=400)
-    model = learned(FEATURES, arms, rewards)
+    model = learned(FEATURES, arms, rewards, "standardise")
     noise = model.noise_std * float(np.diff(model.transform.inverse(np.array([0.0, 1.0])))[0])
     assert noise == pytest.approx(0.5, rel=0.15)
     assert not any("tried twice" in sentence for sentence in model.assumptions)
@@ -131,11 +132,11 @@ def test_nothing_is_refitted_before_there_is_anything_to_learn() -> None:
 
 def test_more_arms_than_an_exact_fit_can_take(monkeypatch: pytest.MonkeyPatch) -> None:
     """The subset stands for all; the replicates of arms outside it still count for the noise."""
-    monkeypatch.setattr(model_module, "MOST_ARMS", 60)
-    monkeypatch.setattr(model_module, "SCREENED", 30)
+    monkeypatch.setattr(selecting, "MOST_ARMS", 60)
+    monkeypatch.setattr(selecting, "SCREENED", 30)
     arms = np.concatenate([np.arange(300), np.arange(300)])
     rewards = np.sin(FEATURES[arms, 0]) + 0.2 * RNG.normal(size=600)
-    model = learned(FEATURES, arms, rewards)
+    model = learned(FEATURES, arms, rewards, "standardise")
     assert model.n_unique == 300
     noise = model.noise_std * float(np.diff(model.transform.inverse(np.array([0.0, 1.0])))[0])
     assert noise == pytest.approx(0.2, rel=0.15)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from manyarms.errors import InvalidParameterError
 from manyarms.history import History
 from manyarms.learning.rewards import (
     NormalScores,
@@ -53,20 +54,30 @@ def test_ties_share_a_score() -> None:
     assert scores[0] == pytest.approx(-scores[2])
 
 
-def test_slope_is_the_derivative() -> None:
-    transform = normal_scores(np.array([0.0, 1.0, 1.5, 4.0, 9.0]))
-    at = np.array([-1.0, 0.4, 1.2, 3.0, 8.0, 20.0])
-    differences = (transform.forward(at + 1e-6) - transform.forward(at - 1e-6)) / 2e-6
-    np.testing.assert_allclose(transform.slope(at), differences, rtol=1e-6)
+def test_a_record_is_a_record_but_no_more() -> None:
+    """Two best values that nearly coincide must not send the next one to the sky."""
+    transform = normal_scores(np.array([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 6.0001]))
+    at_best, beyond = transform.forward(np.array([6.0001, 7.0]))
+    assert at_best < beyond < at_best + 1.0
+
+
+def test_the_noise_of_replicates_survives_ranking() -> None:
+    """Values that lie close together must not blow it up: 500 arms of variance 1, noise 0.3."""
+    rng = np.random.default_rng(4)
+    arms = np.repeat(np.arange(500), 3)
+    history = History(500)
+    history.add(arms, rng.normal(size=500)[arms] + 0.3 * rng.normal(size=1500))
+    seen = targets(history, fit_transform(history)[0])
+    assert np.sqrt(seen.scatters.sum() / 1000) == pytest.approx(0.3, rel=0.1)
 
 
 def test_light_tails_are_standardised_and_heavy_ones_ranked() -> None:
     rng = np.random.default_rng(1)
-    light, said = fit_transform(told(rng.normal(3.0, 2.0, size=1000)))
+    light, said = fit_transform(told(rng.normal(3.0, 2.0, size=1000)), "tails")
     assert isinstance(light, Standardised)
     assert light.spread == pytest.approx(2.0, rel=0.1)
     assert said == ()
-    heavy, said = fit_transform(told(np.append(rng.normal(size=50), 1e12)))
+    heavy, said = fit_transform(told(np.append(rng.normal(size=50), 1e12)), "tails")
     assert isinstance(heavy, NormalScores)
     assert "rank" in said[0]
     assert heavy.forward(np.array([1e12]))[0] < 4
@@ -84,8 +95,14 @@ def test_too_little_to_go_by_is_said(rewards: list[float], words: str) -> None:
     assert np.isfinite(transform.forward(np.array([4.0]))).all()
 
 
-def test_rewards_near_the_largest_that_can_be_squared() -> None:
-    transform, _ = fit_transform(told(np.array([1e150, 2e150, 3e150])))
+def test_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(InvalidParameterError, match="'boxcox'"):
+        fit_transform(told(np.arange(3.0)), "boxcox")
+
+
+@pytest.mark.parametrize("kind", ["rank", "standardise", "tails"])
+def test_rewards_near_the_largest_that_can_be_squared(kind: str) -> None:
+    transform, _ = fit_transform(told(np.array([1e150, 2e150, 3e150])), kind)
     np.testing.assert_allclose(transform.inverse(transform.forward(np.array([2.5e150]))), 2.5e150)
 
 

@@ -336,7 +336,7 @@ def test_bad_settings_are_named(problem, settings, name):
 @pytest.mark.parametrize(
     ("policy", "settings", "name"),
     [
-        (ma.BBKB, {"batch_ratio": 0.5}, "bound"), (ma.BBKB, {"oversampling": 0}, "oversampling"),
+        (ma.BBKB, {"batch_ratio": 0.5}, "batch_ratio"), (ma.BBKB, {"oversampling": 0}, "oversampling"),
         (ma.BKB, {"inducing": "magic"}, "inducing"), (ma.BKB, {"compaction": 0.5}, "compaction"),
         (ma.BKB, {"ridge": 0.0}, "ridge"), (ma.BKB, {"ridge": None, "noise_std": 0.0}, "ridge"),
         (ma.BKB, {"norm_bound": "guess"}, "norm_bound"), (ma.BKB, {"delta": 0.0}, "delta"),

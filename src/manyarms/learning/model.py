@@ -1,12 +1,11 @@
 """Everything a run needs that the papers assume to be known, learned from what has been told.
 
-`learn` puts the parts together: features get a scale (`scaling`), rewards a transform (`rewards`), a
-covering subset is chosen (`subset`), kernel families are compared and fitted (`fitting`), and what comes
-out is one frozen `LearnedModel` that says in plain sentences what it assumed. It is deterministic given
-its generator. It is called again when the number of different arms or of pulls has doubled
-(`should_refit`), so the cost of all fits together is a small multiple of the last one's. Pulls count too
-because replicates alone can show that the noise was misjudged, and a run that overrates it goes on
-repeating one arm and never sees a new one.
+`learn` puts the parts together: features have a scale (`scaling`), rewards get a transform (`rewards`),
+kernel families are compared and fitted on a covering subset (`selecting`), and what comes out is one frozen
+`LearnedModel` that says in plain sentences what it assumed. It is deterministic given its generator. It is
+called again when the number of different arms or of pulls has doubled (`should_refit`), so the cost of all
+fits together is a small multiple of the last one's. Pulls count too because replicates alone can show that
+the noise was misjudged, and a run that overrates it goes on repeating one arm and never sees a new one.
 """
 
 from __future__ import annotations
@@ -19,18 +18,13 @@ import numpy as np
 from manyarms.history import History
 from manyarms.kernels import KernelLike, Scale
 from manyarms.kernels.describe import describe, from_description
-from manyarms.learning.evidence import Observations
-from manyarms.learning.families import Family
-from manyarms.learning.fitting import PRIOR, STOPPED, Fit, Prior, at_prior, fit
+from manyarms.learning.fitting import PRIOR, STOPPED, Fit, at_prior
 from manyarms.learning.rewards import Targets, Transform, fit_transform, targets, transform_from
 from manyarms.learning.scaling import Prepared
-from manyarms.learning.subset import MOST_ARMS, choose_subset
-from manyarms.validation import Floats, Ints
+from manyarms.learning.selecting import select
+from manyarms.validation import Floats
 
 FEWEST_ARMS = 3  # different arms below which the priors are used as they are
-SCREENED = 250  # arms on which kernel families are compared
-ENOUGH_PER_FEATURE = 200  # different arms from which on each feature may have its own length-scale
-_EVALUATIONS = 40  # of the evidence, per fit on all arms of the subset
 GROWTH = 2.0
 
 
@@ -110,7 +104,7 @@ def learn(
     history: History,
     rng: np.random.Generator,
     *,
-    rewards: str = "auto",
+    rewards: str = "rank",
     previous: LearnedModel | None = None,
 ) -> LearnedModel:
     """The model for what has been told so far; never fails for lack of data, but says what it assumed.
@@ -124,7 +118,7 @@ def learn(
     if len(history) < FEWEST_ARMS or np.ptp(seen.means) == 0:
         said = (*said, f"{len(history)} different arms have results: kernel and noise are guesses so far")
         return _model(at_prior(prepared.families[0]), transform, history, said)
-    found = _fitted(prepared, seen, rng)
+    found = select(prepared, seen, rng)
     if found.outcome == PRIOR:
         said = (*said, "no covariance could be factorised: kernel and noise are not learned from the results")
         if previous is not None:
@@ -149,46 +143,3 @@ def _model(found: Fit, transform: Transform, history: History, said: tuple[str, 
         found.outcome,
         said,
     )
-
-
-def _fitted(prepared: Prepared, seen: Targets, rng: np.random.Generator) -> Fit:
-    """Families compared on a screen, the best fitted on the subset, then with a length-scale per feature."""
-    shared = _screened(prepared, seen, rng)
-    kernel = shared.family.kernel(shared.log_scales)
-    places = choose_subset(prepared.pool, kernel, seen.arms, seen.means, rng, MOST_ARMS)
-    features, observed = _observed(prepared, seen, places)
-    if len(places) > SCREENED:
-        shared = fit(shared.family, features, observed, [shared.values], _EVALUATIONS)
-    own = prepared.per_feature(shared.family) if _enough(prepared, len(seen.arms)) else None
-    if own is None:
-        return shared
-    common = float(shared.log_scales[0])
-    start = np.append(np.full(len(own.typical), common), shared.values[-2:])
-    separate = fit(own, features, observed, [start], _EVALUATIONS, Prior.of(own, common))
-    return max(shared, separate, key=lambda found: found.score)
-
-
-def _enough(prepared: Prepared, n_unique: int) -> bool:
-    return n_unique >= max(ENOUGH_PER_FEATURE, 5 * prepared.dimension)
-
-
-def _screened(prepared: Prepared, seen: Targets, rng: np.random.Generator) -> Fit:
-    """The family with the highest score on a small subset; the first where none can be evaluated."""
-    typical: Family = prepared.families[0]
-    places = choose_subset(
-        prepared.pool, typical.kernel(typical.typical), seen.arms, seen.means, rng, SCREENED
-    )
-    features, observed = _observed(prepared, seen, places)
-    fits = [fit(family, features, observed) for family in prepared.families]
-    return max(fits, key=lambda found: found.score)
-
-
-def _observed(prepared: Prepared, seen: Targets, places: Ints) -> tuple[Any, Observations]:
-    """Features and statistics of a subset; the replicates of all arms count for the noise."""
-    observed = Observations(
-        seen.counts[places],
-        seen.means[places],
-        float((seen.counts - 1.0).sum()),
-        float(seen.scatters.sum()),
-    )
-    return prepared.pool.take(seen.arms[places]), observed

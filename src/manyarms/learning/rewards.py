@@ -4,10 +4,13 @@ Two maps, both strictly increasing, so that the best arm stays the best and an i
 value is an interval for the reward. *Standardised* subtracts a centre and divides by a spread. *Normal
 scores* (van der Waerden) replace the i-th smallest of n averages by Φ⁻¹((i − ½)/n), in between linearly:
 outliers and heavy tails lose their pull, and what is left to learn is the order. Beyond the values seen
-the map goes on with the slope of its outer tenth, so that a new record is a record.
+the map goes on with the slope from the median to the last of them, so that a new record is a record, but
+no more of one than the spread of its half suggests.
 
 An arm's modelled value is the map of its *average* reward, and the scatter of its replicates is carried
-over by the slope there (delta method); the history keeps no single rewards.
+over by the map's slope there (delta method; the history keeps no single rewards). The slope is that of the
+chord over ± one standard deviation of the noise: between two neighbouring order statistics, which may be
+arbitrarily close, the derivative itself means nothing.
 """
 
 from __future__ import annotations
@@ -18,13 +21,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from manyarms.errors import InvalidParameterError
 from manyarms.history import History
 from manyarms.validation import Floats, Ints
 
 HEAVY_TAIL = 5.0  # robust standard deviations between the median and the farthest average
 _NORMAL_IQR = 1.3489795
+_ROUNDING = 1e-13  # of a sum of squares, relative
 _KNOTS = 257  # of the normal scores, evenly spaced in score, so that both tails are kept value by value
-_OUTER = 0.1  # share of the knots that gives the slope beyond the last one
 
 
 class Transform(Protocol):
@@ -35,9 +39,6 @@ class Transform(Protocol):
 
     def inverse(self, values: Floats) -> Floats:
         """Rewards; a modelled median and quantiles become the reward's."""
-
-    def slope(self, rewards: Floats) -> Floats:
-        """Derivative of `forward`."""
 
     def describe(self) -> dict[str, Any]:
         """Plain data, for a saved run."""
@@ -57,10 +58,6 @@ class Standardised:
     def inverse(self, values: Floats) -> Floats:
         """Rewards."""
         return np.asarray(self.centre + self.spread * np.asarray(values))
-
-    def slope(self, rewards: Floats) -> Floats:
-        """1 / spread."""
-        return np.full(np.shape(rewards), 1.0 / self.spread)
 
     def describe(self) -> dict[str, Any]:
         """Plain data."""
@@ -83,12 +80,6 @@ class NormalScores:
     def inverse(self, values: Floats) -> Floats:
         """Rewards."""
         return _through(np.asarray(values), self.scores, self.rewards, 1 / self.below, 1 / self.above)
-
-    def slope(self, rewards: Floats) -> Floats:
-        """Of the segment a reward lies in."""
-        slopes = np.diff(self.scores) / np.diff(self.rewards)
-        place = np.searchsorted(self.rewards, rewards)
-        return np.asarray(np.concatenate([[self.below], slopes, [self.above]])[place])
 
     def describe(self) -> dict[str, Any]:
         """Plain data."""
@@ -125,18 +116,23 @@ class Targets:
 
 
 def averages(history: History) -> tuple[Floats, Floats]:
-    """Every arm's average reward, and the sum of squares about it."""
-    counts, sums = history.counts, history.sums
+    """Every arm's average reward, and the sum of squares about it (zero where it is rounding error)."""
+    counts, sums, squares = history.counts, history.sums, history.squares
     means = sums / counts
-    scatters = np.maximum(history.squares - sums * means, 0.0)
-    return means, np.where(counts > 1, scatters, 0.0)
+    scatters = squares - sums * means
+    return means, np.where((counts > 1) & (scatters > _ROUNDING * squares), scatters, 0.0)
 
 
 def targets(history: History, transform: Transform) -> Targets:
     """What the model is fitted to."""
+    counts = history.counts
     means, scatters = averages(history)
-    mapped = (np.sqrt(scatters) * transform.slope(means)) ** 2
-    return Targets(history.arms, history.counts, transform.forward(means), mapped)
+    noise = math.sqrt(float(scatters.sum()) / max(float((counts - 1.0).sum()), 1.0))
+    mapped = np.zeros(len(means))
+    if noise > 0:
+        chord = transform.forward(means + noise) - transform.forward(means - noise)
+        mapped = (np.sqrt(scatters) * (chord / (2.0 * noise))) ** 2
+    return Targets(history.arms, counts, transform.forward(means), mapped)
 
 
 def tail(values: Floats) -> float:
@@ -147,12 +143,15 @@ def tail(values: Floats) -> float:
     return 0.0 if farthest == 0 else farthest / robust if robust > 0 else math.inf
 
 
-def fit_transform(history: History, kind: str = "auto") -> tuple[Transform, tuple[str, ...]]:
+def fit_transform(history: History, kind: str = "rank") -> tuple[Transform, tuple[str, ...]]:
     """The map for these results, and what it assumes.
 
-    `kind` is "standardise", "rank", or "auto": normal scores when an average lies more than HEAVY_TAIL
-    robust standard deviations from the median (a normal sample of a thousand stays within four).
+    `kind` is "rank" (normal scores, the default because it finds most good arms, see docs/no-knobs.md),
+    "standardise", or "tails": ranks when an average lies more than HEAVY_TAIL robust standard deviations
+    from the median (a normal sample of a thousand stays within four), else standardised.
     """
+    if kind not in ("rank", "standardise", "tails"):
+        raise InvalidParameterError("rewards", kind, "'rank', 'standardise' or 'tails'")
     means, _ = averages(history)
     if not len(means):
         return Standardised(), ("no result yet: rewards are assumed to be about 0, give or take 1",)
@@ -160,9 +159,8 @@ def fit_transform(history: History, kind: str = "auto") -> tuple[Transform, tupl
         constant, size = float(means[0]), max(abs(float(means[0])), 1.0)
         said = f"all rewards are {constant:g} so far: differences of about {size:g} are assumed"
         return Standardised(constant, size), (said,)
-    if kind == "rank" or (kind == "auto" and tail(means) > HEAVY_TAIL):
-        said = "rewards have heavy tails or outliers: modelled by their rank, reported in their own units"
-        return normal_scores(means), (said,) if kind == "auto" else ()
+    if kind == "rank" or (kind == "tails" and tail(means) > HEAVY_TAIL):
+        return normal_scores(means), ("rewards are modelled by their rank, and reported in their own units",)
     unit = float(np.abs(means).max())  # so that squares of rewards near the largest float do not overflow
     spread = unit * float((means / unit).std())
     return Standardised(unit * float((means / unit).mean()), spread if spread > 0 else unit), ()
@@ -179,7 +177,7 @@ def normal_scores(means: Floats) -> NormalScores:
     kept = np.unique(np.clip(np.searchsorted(scores, wanted), 0, len(scores) - 1))
     kept = np.unique(np.concatenate([[0], kept, [len(scores) - 1]]))
     values, scores = values[kept], scores[kept]
-    outer = max(1, int(_OUTER * len(kept)))
-    below = float((scores[outer] - scores[0]) / (values[outer] - values[0]))
-    above = float((scores[-1] - scores[-1 - outer]) / (values[-1] - values[-1 - outer]))
+    lower, upper = (len(kept) - 1) // 2, len(kept) // 2  # so that neither half is empty
+    below = float((scores[upper] - scores[0]) / (values[upper] - values[0]))
+    above = float((scores[-1] - scores[lower]) / (values[-1] - values[lower]))
     return NormalScores(tuple(values.tolist()), tuple(scores.tolist()), below, above)

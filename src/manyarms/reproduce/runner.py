@@ -56,7 +56,7 @@ def reproduce(
     progress: Progress | None = None,
 ) -> Report:
     """Run what is not there yet, then draw. Stored results of the same settings are read, not run again."""
-    started = time.perf_counter()
+    started, made_by = time.perf_counter(), provenance()  # now: a checkout may move on during a long run
     n_workers = (os.cpu_count() or 1) if workers is None else count("workers", workers)
     jobs = planned_jobs(experiment, mode, data_home)
     raw = RawFolder(out or Path("reproduction") / experiment.name, experiment.name)
@@ -68,7 +68,8 @@ def reproduce(
         tell(found + ran, len(jobs), job.key)
     report = _read(experiment, mode, jobs, raw, found)
     put_bytes(report.summary, as_csv(report.rows).encode())
-    manifest = _manifest(experiment, mode, jobs, report, time.perf_counter() - started)
+    seconds = round(time.perf_counter() - started, 1)
+    manifest = _manifest(experiment, mode, jobs, report) | made_by | {"wall_seconds": seconds}
     put_bytes(report.manifest, (json.dumps(manifest, indent=2, ensure_ascii=False) + "\n").encode())
     return report
 
@@ -174,17 +175,13 @@ def _stored(raw: RawFolder, job: Job) -> Result:
     return result
 
 
-def _manifest(
-    experiment: Experiment, mode: Mode, jobs: list[Job], report: Report, seconds: float
-) -> dict[str, Any]:
+def _manifest(experiment: Experiment, mode: Mode, jobs: list[Job], report: Report) -> dict[str, Any]:
     return {
         "experiment": experiment.name,
         "mode": mode,
         "paper": experiment.shows,
         "band": experiment.band,
-        **provenance(),
         "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "wall_seconds": round(seconds, 1),
         "generated_stand_in": report.stand_in,
         "seeds": sorted({job.seed for job in jobs}),
         "settings": {replace(job, seed=0).key.rpartition("--")[0]: job.settings for job in jobs},
