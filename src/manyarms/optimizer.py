@@ -63,8 +63,10 @@ class Optimizer:
     """One run of a policy on a pool; without a policy, of `default_policy`.
 
     seed: everything random follows from it. budget: pulls that may be handed out in all. repeats:
-    "allow", "forbid", or how often an arm may be pulled at most. max_failures: after so many failed
-    pulls an arm is not offered again (None: never left out). storage: "float32" halves the memory.
+    "allow", "forbid", how often an arm may be pulled at most, or "fresh", which offers an arm again only
+    when all have been tried; by default "fresh" where the model is learned, else "allow". max_failures:
+    after so many failed pulls an arm is not offered again (None: never left out). storage: "float32"
+    halves the memory.
     """
 
     def __init__(
@@ -74,7 +76,7 @@ class Optimizer:
         seed: int = 0,
         *,
         budget: int | None = None,
-        repeats: str | int = "allow",
+        repeats: str | int | None = None,
         max_failures: int | None = 1,
         storage: DTypeLike = np.float64,
         lazy: bool = True,
@@ -85,7 +87,9 @@ class Optimizer:
         if not isinstance(policy, Policy):
             raise InvalidParameterError("policy", policy, "a policy such as manyarms.BBKB(kernel=…)")
         self.budget = None if budget is None else count("budget", budget)
-        named = isinstance(repeats, str) and repeats in ("allow", "forbid")
+        if repeats is None:
+            repeats = "fresh" if policy.kernel == "auto" else "allow"
+        named = isinstance(repeats, str) and repeats in ("allow", "forbid", "fresh")
         self.repeats = repeats if named else count("repeats", repeats)
         self.max_failures = None if max_failures is None else count("max_failures", max_failures)
         if not isinstance(lazy, bool):
@@ -118,7 +122,7 @@ class Optimizer:
         """
         started = time.perf_counter()
         limit, exactly = self._size(n, at_most)
-        allowed = self._allowed(eligible)
+        allowed = self._allowed(eligible, limit if exactly and limit is not None else 1)
         self._check_enough(allowed, limit, exactly)
         self._take_feedback()
         self._make_plan(limit if exactly else None)
@@ -145,10 +149,10 @@ class Optimizer:
             limit = left if limit is None else min(limit, left)
         return limit, n is not None
 
-    def _allowed(self, eligible: ArrayLike | None) -> Floats:
-        """How often each arm may be chosen in this batch."""
+    def _allowed(self, eligible: ArrayLike | None, size: int) -> Floats:
+        """How often each arm may be chosen in this batch, which has at least this size."""
         allowed = np.full(self.pool.n_arms, np.inf)
-        if self.repeats != "allow":
+        if self.repeats not in ("allow", "fresh"):
             allowed[:] = 1.0 if self.repeats == "forbid" else float(self.repeats)
             allowed[self.history.arms] -= self.history.counts
             for arm, times in self._ledger.pending_counts().items():
@@ -159,6 +163,11 @@ class Optimizer:
                     allowed[arm] = 0.0
         if eligible is not None:
             allowed[~self._mask(eligible)] = 0.0
+        if self.repeats == "fresh":
+            fresh = np.minimum(allowed, 1.0)
+            fresh[self.history.arms] = 0.0
+            fresh[list(self._ledger.pending.values())] = 0.0
+            return fresh if fresh.sum() >= size else allowed
         return allowed
 
     def _mask(self, eligible: ArrayLike) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -153,3 +153,15 @@ def test_widths_by_default_and_by_name():
     assert learned.policy.width == ma.BBKB.practical
     assert theorem.policy.width == "bbkb"
     assert theorem.trace[-1].width > learned.trace[-1].width
+
+
+def test_no_arm_comes_again_before_all_have_been_tried():
+    opt = ma.Optimizer(ma.Pool(FEATURES[:30]), seed=4)
+    arms = play(opt, 30)
+    assert sorted(arms) == list(range(30))
+    assert len(play(opt, 10)) == 10, "then they do"
+    plate = ma.Optimizer(ma.Pool(FEATURES[:30]), seed=4)
+    play(plate, 20)
+    assert len(plate.ask(25)) == 25, "a plate larger than what is left may repeat"
+    allowed = ma.Optimizer(ma.Pool(FEATURES[:30]), seed=4, repeats="allow")
+    assert len(set(play(allowed, 30))) < 30

@@ -25,7 +25,6 @@ class Thompson(Policy):
     distinct: bool = False
 
     theorem: ClassVar[str] = "thompson"
-    practical: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
         count("batch_size", self.batch_size)

@@ -1,0 +1,101 @@
+"""Is what the library learns true? Coverage of its intervals, recovery of known scales, and its cost."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+import manyarms as ma
+from benchmarks import Row, at_most, measured
+from benchmarks.pools import MissingDataError
+from manyarms.history import History
+from manyarms.learning import LearnedModel, initial_design, learn, prepare, should_refit
+
+HELD_OUT = 2000
+PULLS = (200, 1000, 5000)
+NINETY = 1.6448536  # standard normal quantile of 95 %
+EXACT = 1000  # arms up to which predictions are exact; beyond, BBKB's sketch
+
+
+def _predicted(
+    pool: ma.Pool, model: LearnedModel, history: History, arms: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of the next reward at these arms, on the model's scale."""
+    seen = model.targets(history)
+    policy = ma.GPUCB if len(history) <= EXACT else ma.BBKB
+    optimizer = ma.Optimizer(pool, policy(kernel=model.kernel, noise_std=model.noise_std, width=1.0))
+    optimizer.tell(arms=seen.arms, rewards=seen.means)
+    mean, std = optimizer.predict(arms)
+    return mean, np.sqrt(std**2 + model.ridge)
+
+
+def coverage(features: np.ndarray, results: np.ndarray, pulls: int, seed: int) -> tuple[float, LearnedModel]:
+    """Share of held-out rewards inside the 90 % interval after `pulls` random pulls of different arms."""
+    rng = np.random.default_rng(seed)
+    measured_once = results if results.ndim == 1 else results[:, rng.integers(results.shape[1])]
+    rows = rng.choice(len(features), min(len(features), pulls + HELD_OUT), replace=False)
+    pool, rewards = ma.Pool(features[rows]), measured_once[rows]
+    pulls = min(pulls, len(rows) * 3 // 4)
+    history = History(len(rows))
+    history.add(np.arange(pulls), rewards[:pulls])
+    prepared = prepare(pool)
+    model = learn(prepared, history, rng)
+    held_out = np.arange(pulls, len(rows))
+    mean, std = _predicted(prepared.pool, model, history, held_out)
+    _, low, high = model.in_user_units(mean, std, NINETY)
+    inside = (low <= rewards[held_out]) & (rewards[held_out] <= high)
+    return float(inside.mean()), model
+
+
+def calibration(smoke: bool) -> list[Row]:
+    """90 % intervals on real pools: they must cover between 80 % and 97 % of rewards not seen."""
+    rows = []
+    for name in ("generated",) if smoke else ("abalone", "housing", "sgemm"):
+        try:
+            features, results = measured.generated(500) if smoke else getattr(measured, name)()
+        except MissingDataError as problem:
+            rows.append(Row(f"coverage on {name}", float("nan"), note=f"not run: {problem}"))
+            continue
+        for pulls in (50,) if smoke else PULLS:
+            runs = [coverage(features, results, pulls, seed) for seed in range(1 if smoke else 3)]
+            share, model = float(np.mean([run[0] for run in runs])), runs[0][1]
+            note = (
+                f"{model.family}, {model.describe()['transform']['transform']}, noise {model.noise_std:.2g}"
+            )
+            label = f"coverage of 90 % intervals on {name}, {pulls} pulls"
+            rows.append(Row(label, share, "", "0.80–0.97", 0.80 <= share <= 0.97, note))
+    return rows
+
+
+def cost(smoke: bool) -> list[Row]:
+    """Share of a run's time that goes into learning: T = 5 000 on 20 000 arms, batches by BBKB's rule."""
+    n_arms, budget = (300, 60) if smoke else (20_000, 5_000)
+    features, truth = measured.generated(n_arms)
+    rng = np.random.default_rng(0)
+    started = time.process_time()
+    prepared, learning = prepare(ma.Pool(features)), 0.0
+    history = History(n_arms)
+    arms = initial_design(prepared, 20, rng)
+    history.add(arms, truth[arms] + 0.1 * rng.normal(size=len(arms)))
+    model = optimizer = None
+    while history.pulls < budget:
+        if model is None or optimizer is None or should_refit(model, history):
+            before = time.process_time()
+            model = learn(prepared, history, rng)
+            learning += time.process_time() - before
+            policy = ma.BBKB(kernel=model.kernel, noise_std=model.noise_std, width=2.0, local=True)
+            optimizer = ma.Optimizer(prepared.pool, policy, seed=0, repeats="forbid")
+            seen = model.targets(history)
+            optimizer.tell(arms=seen.arms, rewards=seen.means)
+        batch = optimizer.ask(at_most=budget - history.pulls)
+        rewards = truth[batch.arms] + 0.1 * rng.normal(size=len(batch))
+        history.add(batch.arms, rewards)
+        optimizer.tell(batch, model.transform.forward(rewards) - model.mean)
+    total = time.process_time() - started
+    note = f"{learning:.1f} s of {total:.1f} s"
+    label = f"learning's share of a run, T = {budget}, {n_arms} arms"
+    return [at_most(label, learning / total, 0.2, note=note)]
+
+
+BENCHMARKS = [calibration, cost]
