@@ -175,3 +175,27 @@ def test_policies_are_values():
     assert replace(policy, batch_ratio=3.0).ratio_bound == 3.0
     assert isinstance(policy.chooser(), UpperBounds)
     assert isinstance(ma.BKB(**problem.settings()).ending(), EveryStep)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_local_rule_ends_a_batch_exactly_when_some_ratio_passes_the_bound(seed):
+    """Every ratio summed up at every pick, against the meter that looks only when it must."""
+    problem = Problem(seed, n_arms=400)
+    opt = ma.Optimizer(problem.pool, ma.BBKB(**problem.settings(width=1.0, local=True)), seed=seed)
+    checked = 0
+    for _ in range(25):
+        batch = opt.ask(at_most=400)
+        state, Z = opt.posterior.state, opt.posterior.rows(np.arange(400))
+        covariances, leverage = Z @ state.weights.precision.apply(Z.T), state.leverage
+        ratios, total, ends = np.ones(400), 1.0, []
+        for arm in batch.arms:
+            share = covariances[:, arm] ** 2 / leverage
+            share[arm] = leverage[arm]
+            ratios, total = ratios + share, total + leverage[arm]
+            ends.append(total > 2.0 and ratios.max() > 2.0)
+        assert not any(ends[:-1])
+        if batch.ended_because == "local variance ratio":
+            assert ends[-1]
+            checked += 1
+        opt.tell(batch, problem.rewards(batch))
+    assert checked > 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -155,6 +156,16 @@ def test_published_settings_of_the_real_pools() -> None:
     assert isinstance(policy, ma.BBKB)
     assert (policy.local, policy.ridge, policy.norm_bound, policy.delta) == (True, 0.2, 20.0, 1e-4)
     assert (policy.oversampling, policy.batch_ratio, policy.kernel) == (2.0, 2.0, ma.RBF(5**0.5))
+
+
+def test_a_method_without_f_is_run_once_and_drawn_in_every_row() -> None:
+    jobs = EXPERIMENTS["bbkb-abalone"].plan("smoke").jobs()
+    assert {job.case for job in jobs if job.method == "EpsGreedy"} == {"F = 20"}
+    wanted = [("F = 20", "EpsGreedy"), ("F = 20", "BKB"), ("F = 1", "BKB")]
+    chosen = [job_of("bbkb-abalone", case, method, horizon=10) for case, method in wanted]
+    runs = [Result(job, *astuple(real_pools.run_one(job, None))) for job in chosen]
+    for row in real_pools.panels(runs):
+        assert [curve.label for curve in row[1].curves] == ["EpsGreedy", "BKB"]
 
 
 def test_starvation_shows_in_the_numbers() -> None:
