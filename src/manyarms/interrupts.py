@@ -8,10 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+_HELD_BACK = (signal.SIGINT, signal.SIGTERM)
+
 
 @contextmanager
 def deferred_interrupts() -> Iterator[None]:
-    """Hold SIGINT back until the block is left, then raise KeyboardInterrupt. In other threads: no effect."""
+    """Hold SIGINT and SIGTERM back until the block is left, then let them have their usual effect.
+
+    Only those that a Python function answers, as it does SIGINT (KeyboardInterrupt) unless told otherwise;
+    a signal that ends the process at once, or is ignored, stays so. In other threads: no effect.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -20,10 +26,13 @@ def deferred_interrupts() -> Iterator[None]:
     def remember(number: int, frame: FrameType | None) -> None:
         arrived.append(number)
 
-    previous = signal.signal(signal.SIGINT, remember)
+    usual = {number: handler for number in _HELD_BACK if callable(handler := signal.getsignal(number))}
+    for number in usual:
+        signal.signal(number, remember)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, previous)
-    if arrived:
-        raise KeyboardInterrupt
+        for number, handler in usual.items():
+            signal.signal(number, handler)
+    for late in arrived:
+        signal.raise_signal(late)

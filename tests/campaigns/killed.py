@@ -33,18 +33,25 @@ def started(arguments: list[str]) -> int:
 
 
 def ended(process: int, seconds: float | None) -> int:
-    """Wait for it, or kill it after so many seconds."""
+    """Let it end, or kill it after so many seconds; dead, it keeps its number like any unreaped child."""
     if seconds is not None:
         time.sleep(seconds)
         os.kill(process, signal.SIGKILL)
-    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    end = os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
+    assert end is not None
+    return end.si_status if end.si_code == os.CLD_EXITED else -end.si_status
 
 
 def main() -> None:
-    """Answer every line with a status."""
+    """Answer every line with a status; a child is reaped when the one after it has ended."""
+    before = None
     for line in sys.stdin:
         order = json.loads(line)
-        print(ended(started(order["arguments"]), order["seconds"]), flush=True)
+        process = started(order["arguments"])
+        print(ended(process, order["seconds"]), flush=True)
+        if before is not None:
+            os.waitpid(before, 0)
+        before = process
 
 
 if __name__ == "__main__":

@@ -91,6 +91,15 @@ def test_predictions_follow_the_units_of_the_values(tmp_path):
             assert other.predicted_std == pytest.approx(256 * one.predicted_std, rel=1e-4)
 
 
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+def test_a_tiny_noise_is_raised_to_what_can_be_computed_and_said(tmp_path, kernel):
+    lengths = {"lengthscale": "auto"} if kernel == "linear" else {}
+    with made(tmp_path, noise=1e-300, signal="auto", kernel=kernel, **lengths) as campaign:
+        for _ in range(3):
+            step(campaign, 8)
+        assert any("instead of 1e-300" in sentence for sentence in status(campaign)["assumptions"])
+
+
 def test_outstanding_tickets_are_hallucinated_and_counted(tmp_path):
     with made(tmp_path, budget=40, repeats="forbid") as campaign:
         step(campaign, 10)

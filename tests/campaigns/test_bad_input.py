@@ -7,13 +7,15 @@ import ctypes
 import os
 import resource
 import sqlite3
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from manyarms.campaigns import files
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.views import history, ticket_counts
-from tests.campaigns.support import Done, cli, command, made, results, write_pool
+from tests.campaigns.support import COMMAND, Done, cli, command, made, results, write_pool
 
 BAD_INPUT, BAD_CAMPAIGN, NOTHING = 3, 4, 5
 STRANGE = [
@@ -50,6 +52,8 @@ def new(folder: Path, *options: object, **changes: str) -> Done:
         (["--id", "name", "--features", "x1", "--option", "batch_ratio=0"], ["at least 1"]),
         (["--id", "name", "--features", "x1", "--noise", "loud"], ["noise", "'loud'"]),
         (["--id", "name", "--features", "x1", "--noise", "-1"], ["noise", "positive"]),
+        (["--id", "name", "--features", "x1", "--mean", "nan"], ["mean", "finite"]),
+        (["--id", "name", "--features", "x1", "--mean", "-inf"], ["mean", "finite"]),
         (["--id", "name", "--features", "x1", "--lengthscale", "1,x"], ["lengthscale"]),
         (["--id", "name", "--features", "x1", "--lengthscale", "1,2"], ["2 length-scales"]),
         (["--id", "name", "--features", "x1", "--repeats", "often"], ["repeats", "'often'"]),
@@ -92,6 +96,10 @@ def test_files_that_are_not_there_or_of_no_known_kind(tmp_path):
     refused(cli("new", tmp_path / "c.db", "--config", tmp_path / "odd.toml"), BAD_INPUT, "'colour'")
     (tmp_path / "odd.toml").write_text("pool = \n")
     refused(cli("new", tmp_path / "c.db", "--config", tmp_path / "odd.toml"), BAD_INPUT, "TOML")
+    write_pool(tmp_path)
+    for setting in ("mean = true", "noise = true", "lengthscale = []"):
+        (tmp_path / "odd.toml").write_text(f'pool = "pool.csv"\nid = "name"\nfeatures = ["x1"]\n{setting}\n')
+        refused(cli("new", tmp_path / "c.db", "--config", tmp_path / "odd.toml"), BAD_INPUT, setting[:4])
     refused(cli("new", tmp_path / "c.db"), BAD_INPUT, "--pool")
     for column in ("ticket", "value", "failed"):
         refused(new(tmp_path, "--id", column), BAD_INPUT, column)
@@ -144,11 +152,15 @@ def test_usage_errors_have_their_own_code(tmp_path):
         ["run", tmp_path / "c.db"],
         ["run", tmp_path / "c.db", "--command", "true", "--python", "a:b"],
         ["ask", tmp_path / "c.db", "-n", "3", "--at-most", "4"],
+        ["ask", tmp_path / "c.db", "--out", "-", "--json"],
+        ["ask", tmp_path / "c.db", "--lease", "nan"],
+        ["ask", tmp_path / "c.db", "--lease", "-5"],
         ["nonsense"],
     ):
         assert cli(*arguments).code == 2
     refused(cli("run", tmp_path / "c.db", "--command", "echo {colour}"), BAD_INPUT, "{colour}")
-    refused(cli("forget", tmp_path / "c.db", "5"), BAD_INPUT, "ticket 5")
+    for ticket in ("5", "99999999999999999999999"):
+        refused(cli("forget", tmp_path / "c.db", ticket), BAD_INPUT, f"ticket {ticket}")
     refused(cli("export", tmp_path / "c.db", tmp_path / "all.xlsx"), BAD_CAMPAIGN, ".parquet")
 
 
@@ -226,10 +238,48 @@ def test_a_batch_that_cannot_be_written_is_not_handed_out(tmp_path):
     made(tmp_path).close()
     refused(cli("ask", tmp_path / "c.db", "--out", tmp_path / "nowhere" / "b.csv"), BAD_CAMPAIGN, "b.csv")
     (tmp_path / "folder.csv").mkdir()
+    refused(cli("ask", tmp_path / "c.db", "--out", tmp_path / "folder.csv"), BAD_CAMPAIGN, "folder.csv")
+    os.mkfifo(tmp_path / "pipe.csv")
+    refused(cli("ask", tmp_path / "c.db", "--out", tmp_path / "pipe.csv"), BAD_CAMPAIGN, "pipe.csv")
     refused(cli("report", tmp_path / "c.db", "--html", tmp_path / "folder.csv"), BAD_CAMPAIGN, "folder.csv")
     with Campaign(tmp_path / "c.db") as campaign:
         assert ticket_counts(campaign)["open"] == 0
     assert not [path for path in tmp_path.iterdir() if path.name.endswith(".part")]
+
+
+def test_a_batch_that_cannot_take_its_place_is_not_handed_out(tmp_path, monkeypatch):
+    """A name that is somebody else's in a shared folder is found out only by the last step of writing."""
+    made(tmp_path).close()
+
+    def refuse(source, target):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(files.os, "replace", refuse)
+    refused(cli("ask", tmp_path / "c.db", "--out", tmp_path / "b.csv"), BAD_CAMPAIGN, "b.csv")
+    with Campaign(tmp_path / "c.db") as campaign:
+        assert ticket_counts(campaign)["open"] == 0
+
+
+@pytest.mark.parametrize("options", [["--out", "-"], ["--json"]])
+def test_a_batch_that_cannot_be_printed_is_not_handed_out(tmp_path, options):
+    made(tmp_path).close()
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*COMMAND, "ask", "c.db", "-n", "2", *options],
+            cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    refused(Done(done.returncode, "", done.stderr), BAD_CAMPAIGN, "standard output")
+    with Campaign(tmp_path / "c.db") as campaign:
+        assert ticket_counts(campaign)["open"] == 0
+
+
+def test_letters_that_cannot_be_printed_are_spelt_out(tmp_path, monkeypatch):
+    write_pool(tmp_path, 20, (f"ärm {i}" for i in range(20)))
+    with made(tmp_path) as campaign:
+        campaign.tell_bytes("name,value\närm 3,1\n".encode(), "r.csv")
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    assert "\\xe4rm 3" in command("history", tmp_path / "c.db").out
+    assert command("history", tmp_path / "c.db", "--json").json["results"][0]["id"] == "ärm 3"
 
 
 def test_a_full_disk(tmp_path):

@@ -54,6 +54,18 @@ def test_they_are_computed_once_and_anew_when_the_file_or_the_cache_changes(pool
     assert len(calls) == 3
 
 
+def test_columns_of_nearly_the_same_name_are_kept_apart_and_lost_rows_computed_anew(pool):
+    long = "s" * 50
+    rows = "".join(f"m{i},C,CC,{'C' * 3},{'C' * 4}\n" for i in range(5))
+    pool.write_text(f"code,s 1,s_1,{long}1,{long}2\n{rows}")
+    read = {name: Source(pool, "code", smiles=name).read() for name in ("s 1", "s_1", f"{long}1", f"{long}2")}
+    assert len({features.features[0].tobytes() for features in read.values()}) == 4
+    source = Source(pool, "code", smiles="s 1").described(read["s 1"])
+    for kept in pool.parent.glob(".molecules.csv.*.npy"):
+        np.save(kept, np.load(kept)[:3])
+    assert len(source.read()) == 5
+
+
 def test_a_folder_that_cannot_be_written_to_uses_the_user_s_cache(pool, tmp_path, monkeypatch):
     def refuse(path, mode="w"):
         if path.parent == pool.parent:

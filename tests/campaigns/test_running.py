@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 
@@ -12,8 +16,9 @@ from manyarms import errors
 from manyarms.campaigns import running
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.running import Plan, run
-from manyarms.campaigns.trials import StoppedError, TrialFailedError
+from manyarms.campaigns.trials import LONGEST_NOTE, StoppedError, TrialFailedError
 from manyarms.campaigns.views import batches, history, status
+from manyarms.interrupts import deferred_interrupts
 from tests.campaigns.support import made, value_of, write_pool
 
 
@@ -94,6 +99,19 @@ def test_tickets_of_a_dead_process_are_taken_up_and_those_of_a_living_one_left_a
     assert not {2, 3, 4, 5, 8, 9} & set(bench.attempts)
 
 
+def test_a_dead_child_nobody_reaped_and_a_number_given_out_again_are_gone(tmp_path):
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    with made(tmp_path) as campaign:
+        for worker in (f"{child.pid}", f"{os.getppid()}@1", f"{os.getppid()}"):
+            campaign.ask(2, worker=f"{socket.gethostname()}/{worker}", lease_seconds=1000)
+        bench = Bench()
+        run(campaign, lambda: bench, Plan(trials=5))
+    child.wait()
+    assert bench.attempts[:4] == [0, 1, 2, 3]
+    assert not {4, 5} & set(bench.attempts)
+
+
 def test_leases_are_renewed_while_a_trial_goes_on(tmp_path):
     gate = threading.Event()
     with made(tmp_path) as campaign, Campaign(tmp_path / "c.db") as other:
@@ -130,3 +148,87 @@ def test_results_the_database_does_not_take_are_put_in_a_file(tmp_path, monkeypa
         monkeypatch.undo()
         (rescued,) = tmp_path.glob("untold-*.csv")
         assert campaign.tell_file(rescued).new == 1
+
+
+def test_what_was_measured_when_a_run_is_interrupted_is_told(tmp_path):
+    """The interrupt comes while one result is being told; two more trials end meanwhile."""
+    inside, rest = threading.Event(), threading.Event()
+
+    class Later(Bench):
+        def measure(self, job, timeout):
+            if job.ticket:
+                assert inside.wait(30)
+                ended.append(job.ticket)
+                if len(ended) == 2:
+                    rest.set()
+            return 1.0
+
+    ended = []
+    with made(tmp_path) as campaign:
+        told_before = campaign.tell
+
+        def slow(outcomes):
+            inside.set()
+            rest.wait(30)
+            time.sleep(0.2)
+            campaign.tell = told_before
+            told_before(outcomes)
+            raise KeyboardInterrupt
+
+        campaign.tell = slow
+        with pytest.raises(KeyboardInterrupt):
+            run(campaign, Later, Plan(workers=3, batch=3))
+        assert history(campaign)[0].ticket == 0
+        assert status(campaign)["tickets"]["told"] == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupts_wait_for_the_end_of_a_block(number):
+    def answer(number, frame):
+        raise KeyboardInterrupt
+
+    def block():
+        with deferred_interrupts():
+            signal.raise_signal(number)
+            reached.append(True)
+
+    before, reached = signal.signal(number, answer), []
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            block()
+        assert reached
+        assert signal.getsignal(number) is answer
+    finally:
+        signal.signal(number, before)
+
+
+def test_reasons_of_failures_can_hold_anything(tmp_path):
+    class Odd(Bench):
+        def measure(self, job, timeout):
+            raise ValueError("\udc80 and \0" + "x" * 10_000)
+
+    with made(tmp_path) as campaign:
+        assert run(campaign, Odd, Plan(trials=1)).failed == 1
+        (failed,) = history(campaign)
+        assert failed.note.startswith("ValueError: \\xdc80 and \\x00xxx")
+        assert len(failed.note) == LONGEST_NOTE
+
+
+def test_a_target_is_reached_although_a_ticket_was_given_up_meanwhile(tmp_path):
+    with made(tmp_path) as campaign, Campaign(tmp_path / "c.db") as other:
+
+        class Good(Bench):
+            def measure(self, job, timeout):
+                if not job.ticket:
+                    other.forget([2])
+                    return 5.0
+                assert self.gate.wait(30)
+                raise StoppedError
+
+            def close(self):
+                self.gate.set()
+
+        gate = threading.Event()
+        tally = run(campaign, lambda: Good(gate=gate), Plan(workers=3, batch=3, until=5.0))
+        assert tally.stopped_because == "target reached"
+        assert status(campaign)["tickets"]["forgotten"] == 2

@@ -47,6 +47,26 @@ def test_a_file_of_ids_only_twice_changes_nothing_and_may_grow(campaign):
     assert len(values(campaign)) == 4
 
 
+def test_a_file_of_ids_filled_in_later_counts_what_is_new_alone(campaign):
+    text = "name,value\narm 7,1\narm 8,\narm 9,3\n"
+    assert tell(campaign, text).new == 2
+    filled = text.replace("arm 8,", "arm 8,2")
+    told = tell(campaign, filled + "arm 10,\n")
+    assert (told.new, told.known, told.unmeasured) == (1, 2, 1)
+    grown = filled + "arm 10,4\n"
+    assert (tell(campaign, grown).new, tell(campaign, text + "arm 10,4\n").new) == (1, 0)
+    for same in (text, grown, grown.replace("\n", "\r\n"), '"name","value"' + grown[10:]):
+        assert tell(campaign, same).new == 0, same
+    assert [value for _, value in values(campaign)] == [1.0, 3.0, 2.0, 4.0]
+
+
+def test_the_same_ids_measured_once_more_are_another_file(campaign):
+    first, second = "name,value\narm 7,1\narm 8,2\n", "name,value\narm 7,1\narm 8,2.5\n"
+    assert (tell(campaign, first).new, tell(campaign, second).new) == (2, 2)
+    assert (tell(campaign, first).new, tell(campaign, second).new) == (0, 0)
+    assert tell(campaign, "name,value\narm 9,1\narm 8,2\n").new == 2
+
+
 def test_a_grown_last_line_is_not_taken_for_a_known_one(campaign):
     tell(campaign, "name,value\narm 7,1")
     told = tell(campaign, "name,value\narm 7,12\n")
@@ -100,6 +120,7 @@ def test_a_told_ticket_keeps_its_value(campaign):
         ("ticket,value\n0,1,2\n", "line 2 has 3 cells"),
         ("ticket,name,value\n0,arm 999,1\n", "ticket 0 is for"),
         ('ticket,value\n"0,1\n', "not a readable text table"),
+        ("ticket,value,failed\n0,5,yes\n", "line 2: both the value '5' and a mark"),
     ],
 )
 def test_bad_rows_are_named_and_nothing_is_kept(campaign, text, words):
@@ -110,10 +131,12 @@ def test_bad_rows_are_named_and_nothing_is_kept(campaign, text, words):
 
 
 def test_unknown_tickets_and_ids_are_named_and_nothing_is_kept(campaign):
-    with pytest.raises(errors.UnknownTicketError, match="ticket 99"):
+    with pytest.raises(errors.UnknownTicketError, match=r"r\.csv: line 3: ticket 99"):
         tell(campaign, "ticket,value\n0,1\n99,1\n")
-    with pytest.raises(errors.UnknownArmError, match="'arm 999'"):
+    with pytest.raises(errors.UnknownArmError, match=r"r\.csv: line 3: .*'arm 999'"):
         tell(campaign, "name,value\narm 1,1\narm 999,1\n")
+    with pytest.raises(errors.UnknownTicketError, match="ticket 99999999999999999"):
+        tell(campaign, "ticket,value\n99999999999999999,1\n")
     assert values(campaign) == []
 
 
@@ -121,3 +144,14 @@ def test_tab_separated_files_byte_order_marks_and_strange_ids():
     text = '﻿ticket\tname\tvalue\n\t"a""b,\nc"\t1\n'.encode()
     (row,) = read_outcomes(text, "r.tsv", "name")
     assert (row.ticket, row.name, row.value) == (None, 'a"b,\nc', 1.0)
+
+
+def test_row_numbers_may_have_zeros_before_them(tmp_path):
+    with made(tmp_path, id=None) as campaign:
+        (asked,) = campaign.ask(1)
+        assert tell(campaign, f"ticket,id,value\n0,00{asked.id},1\n").new == 1
+        assert tell(campaign, "id,value\n07,1\n7,2\n").new == 2
+        assert [each.id for each in history(campaign)] == [asked.id, "7", "7"]
+        for id in ("120", "-1", "seven", "9" * 5000):
+            with pytest.raises(errors.UnknownArmError, match=r"line 2: .* is not a row number"):
+                tell(campaign, f"id,value\n{id},1\n")

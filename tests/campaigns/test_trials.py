@@ -42,13 +42,17 @@ def script(tmp_path, code: str) -> str:
         ("[1, 2, 3.5]", 3.5),
         ("{'value': .25}", 0.25),
         ("version 1_000 7", 7.0),
+        ("step 10 score 3.5.", 3.5),
+        ("[1,2,3.5]", 3.5),
     ],
 )
 def test_the_last_number_printed(text, number):
     assert last_number(text) == number
 
 
-@pytest.mark.parametrize("text", ["", "nothing here", "value: nan", "-inf", "1e200", "abc1"])
+@pytest.mark.parametrize(
+    "text", ["", "nothing here", "value: nan", "-inf", "1e200", "abc1", "7 1,5", "-1,5."]
+)
 def test_no_usable_number_is_a_failure(text):
     with pytest.raises(TrialFailedError):
         last_number(text)
@@ -84,6 +88,14 @@ def test_commands_that_cannot_work_are_refused_at_once(command, words):
         CommandTemplate(command, COLUMNS)
 
 
+@pytest.mark.parametrize("name", ["id", "ticket", "index"])
+def test_a_column_called_like_one_of_our_names_is_refused_where_it_is_used(name):
+    with pytest.raises(errors.SettingsError, match="rename"):
+        CommandTemplate(f"echo {{{name}}}", [*COLUMNS, name], "name")
+    CommandTemplate("echo {x1}", [*COLUMNS, name], "name")
+    CommandTemplate("echo {id}", [*COLUMNS, "id"], "id")
+
+
 def test_a_program_that_fails_hangs_or_says_nothing(tmp_path):
     with pytest.raises(TrialFailedError, match="exit code 3: the pump is dry"):
         trial(script(tmp_path, "import sys; print('the pump is dry', file=sys.stderr); sys.exit(3)")).measure(
@@ -97,6 +109,14 @@ def test_a_program_that_fails_hangs_or_says_nothing(tmp_path):
     with pytest.raises(TrialFailedError, match=r"within 0\.3 s"):
         trial(script(tmp_path, "import subprocess; subprocess.run(['sleep', '60'])")).measure(job(), 0.3)
     assert time.monotonic() - started < 10  # the child of the child is gone too, or its pipe would be open
+
+
+def test_a_descendant_that_left_the_session_does_not_hold_up_a_time_out(tmp_path):
+    code = "import subprocess, time\nsubprocess.Popen(['sleep', '8'], start_new_session=True)\ntime.sleep(60)"
+    started = time.monotonic()
+    with pytest.raises(TrialFailedError, match=r"within 0\.5 s"):
+        trial(script(tmp_path, code)).measure(job(), 0.5)
+    assert time.monotonic() - started < 6
 
 
 MODULE = """
@@ -113,6 +133,8 @@ def dies(arm):
     os._exit(1)
 def text(arm):
     return "high"
+def reads(arm):
+    return len(sys.stdin.read()) + len(os.read(0, 100)) + arm.ticket
 def nan(arm):
     return float("nan")
 number = 5
@@ -133,6 +155,12 @@ def test_a_function_gets_numbers_ids_and_tickets(module):
     worker = python("good")
     assert worker.measure(job("abc", ticket=7), 20) == 1.0 + 4 + 3 + 7
     assert worker.measure(job("ü\n", ticket=7), 20) == 1.0 + 4 + 2 + 7
+    worker.close()
+
+
+def test_a_function_that_reads_its_standard_input_finds_nothing_there(module):
+    worker = python("reads")
+    assert [worker.measure(job(ticket=ticket), 20) for ticket in (1, 2)] == [1.0, 2.0]
     worker.close()
 
 

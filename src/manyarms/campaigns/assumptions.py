@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,10 +22,12 @@ from manyarms.pool import Pool
 from manyarms.validation import Floats, positive
 
 SAMPLE = 1000  # candidates among which distances are looked at
+LEAST_NOISE_SHARE = 1e-5  # of the signal: with less, matrices cannot be solved in double precision
 NOISE_SHARE = 0.3  # of the signal's standard deviation, while nothing better is known
 ENOUGH_REPLICATES = 5  # second and later measurements of an arm, for an estimate of the noise
 LARGE_POOL = 200_000
 PASS_COST = 1e11  # A·m² of the pass over the pool that an ask makes, four operations each
+Key = TypeVar("Key", bound=Hashable)  # an arm, or its id
 KERNELS = ("auto", "matern", "rbf", "linear", "tanimoto", "hamming")
 
 
@@ -92,6 +94,8 @@ def _linear(pool: Pool) -> KernelLike:
 
 def _lengths(given: Any) -> Any:
     numbers = given if isinstance(given, tuple) else (given,)
+    if not numbers:
+        raise SettingsError("lengthscale is 'auto' or numbers, and none are given")
     try:
         lengths = tuple(positive("lengthscale", float(number)) for number in numbers)
     except (TypeError, ValueError) as problem:
@@ -154,6 +158,9 @@ def assumed_units(
         scale = spread if spread > 0 else 1.0
         said.append(f"signal: {scale:.4g}, the standard deviation of {len(values)} results")
     share = noise / scale if noise is not None else None
+    if share is not None and share < LEAST_NOISE_SHARE:
+        share = LEAST_NOISE_SHARE
+        said.append(f"noise: {share * scale:.4g} instead of {noise:.4g}, too small beside the signal")
     if share is None:
         seen = replicate_noise(told)
         share = NOISE_SHARE if seen is None else min(max(seen / scale, 0.01), 1.0)
@@ -162,11 +169,18 @@ def assumed_units(
     return Units(sign, sign * centre, scale, share, tuple(said))
 
 
+def grouped(told: Iterable[tuple[Key, float | None]]) -> defaultdict[Key, list[float]]:
+    """The values of each arm, in order; failures have none."""
+    values: defaultdict[Key, list[float]] = defaultdict(list)
+    for key, value in told:
+        if value is not None:
+            values[key].append(value)
+    return values
+
+
 def replicate_noise(told: Sequence[tuple[int, float]]) -> float | None:
     """The pooled standard deviation of repeated measurements; None while there are too few of them."""
-    by_arm: dict[int, list[float]] = defaultdict(list)
-    for arm, value in told:
-        by_arm[arm].append(value)
+    by_arm = grouped(told)
     freedom = sum(len(values) - 1 for values in by_arm.values())
     if freedom < ENOUGH_REPLICATES:
         return None

@@ -8,10 +8,9 @@ leaves what its last commit left, and the next ask is a pure function of that (`
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -19,12 +18,22 @@ from typing import Any
 from sqlalchemy import Connection
 
 from manyarms.campaigns.fingerprints import Progress
+from manyarms.campaigns.making import make, refuse_existing
 from manyarms.campaigns.model import Proposal, propose
 from manyarms.campaigns.schema import OPEN, TICKETS
 from manyarms.campaigns.settings import Request, Settings, settle
 from manyarms.campaigns.source import Source
 from manyarms.campaigns.store import Snapshot, Store, Ticket, now_text
-from manyarms.campaigns.telling import RESERVED, Outcome, Told, known_rows, planned, read_outcomes
+from manyarms.campaigns.telling import (
+    RESERVED,
+    Outcome,
+    Told,
+    agrees,
+    earlier_versions,
+    file_digest,
+    planned,
+    read_outcomes,
+)
 from manyarms.errors import ResultsFileError, SettingsError
 from manyarms.pool import Pool
 
@@ -94,18 +103,10 @@ class Campaign:
         """Make a campaign: read the pool, settle what was left open, write it down. Nothing is replaced."""
         if (request.id or "id") in RESERVED:
             raise SettingsError(f"the id column cannot be called {request.id!r}: results files use that name")
+        refuse_existing(campaign)
         pool = request.source().read(progress)
         settings = settle(request, pool)
-        store = Store(campaign)
-        fresh = store.where.file is not None and not store.where.file.exists()
-        try:
-            store.create(settings.to_json(), pool.n_arms)
-        except BaseException:
-            store.close()
-            if fresh and store.where.file is not None:
-                _remove_unfinished(store.where.file)
-            raise
-        store.close()
+        make(campaign, settings.to_json(), pool.n_arms)
         made = cls(campaign, progress=progress)
         made._pool, made._source = pool, settings.source
         return made
@@ -248,32 +249,50 @@ class Campaign:
 
     def tell_bytes(self, data: bytes, name: str) -> Told:
         """`tell_file` for bytes read elsewhere; `name` serves messages."""
-        rows = read_outcomes(data, name, self.id_column)
-        digest = hashlib.sha256(data).hexdigest()
+        rows = read_outcomes(data, name, self.id_column, self.settings.source.id is None)
         arms = self._arms_of(rows)
         with self.store.writing() as connection:
-            files = self.store.files(connection)
-            known = len(rows) if any(file["digest"] == digest for file in files) else known_rows(data, files)
-            fresh = [row for row in rows[known:] if row is not None]
-            told = self._write(connection, fresh, arms, lenient=False, file=(digest, len(data), len(rows)))
-        skipped = sum(row is None for row in rows)
-        before = sum(row is not None for row in rows[:known])
-        return _with(told, known=told.known + before, unmeasured=skipped)
+            number, before = self._known_file(connection, rows, len(data))
+            fresh = [row for row in rows if row.measured and row.row not in before]
+            told = self._write(connection, fresh, arms, lenient=False, file=number)
+        unmeasured = sum(not row.measured for row in rows)
+        return replace(told, known=told.known + len(before), unmeasured=unmeasured)
+
+    def _known_file(
+        self, connection: Connection, rows: Sequence[Outcome], length: int
+    ) -> tuple[int, set[int]]:
+        """The file's number, and which of its rows were told before, perhaps when it had less in it."""
+        store, digest = self.store, file_digest(rows)
+        now = {"digest": digest, "length": length, "rows": len(rows)}
+        files = store.files(connection)
+        for file in files:
+            if file["digest"] == digest:
+                return file["number"], {number for number, row in enumerate(rows) if row.measured}
+        found = [(store.told_in(connection, file["number"]), file) for file in earlier_versions(rows, files)]
+        fitting = [(told, file) for told, file in found if agrees(rows, told)]
+        if not fitting:
+            return store.add_file(connection, now), set()
+        told, earlier = max(fitting, key=lambda each: len(each[0]))
+        store.change_file(connection, earlier, now)
+        return earlier["number"], {row for row in told if rows[row].measured}
 
     def tell(self, outcomes: Sequence[Outcome]) -> Told:
         """Results of tickets, as `run` tells them; a second result of a ticket is kept as a replicate."""
         with self.store.writing() as connection:
             return self._write(connection, outcomes, {}, lenient=True, file=None)
 
-    def _arms_of(self, rows: Sequence[Outcome | None]) -> dict[str, int]:
+    def _arms_of(self, rows: Sequence[Outcome]) -> dict[str, int]:
         """The arms of ids that come without a ticket; the pool is opened only for ids not met before."""
-        names = {row.name for row in rows if row is not None and row.ticket is None and row.name is not None}
-        if not names:
+        where: dict[str, str] = {}
+        for row in rows:
+            if row.measured and row.ticket is None and row.name is not None:
+                where.setdefault(row.name, f"{row.where}: ")
+        if not where:
             return {}
         with self.store.reading() as connection:
-            arms = self.store.known_arms(connection, names)
-        missing = sorted(names - set(arms))
-        return arms | dict(zip(missing, self.source.arms_of(missing), strict=True)) if missing else arms
+            arms = self.store.known_arms(connection, where)
+        missing = {name: place for name, place in where.items() if name not in arms}
+        return arms | self.source.arms_of(missing) if missing else arms
 
     def _write(
         self,
@@ -281,20 +300,18 @@ class Campaign:
         outcomes: Sequence[Outcome],
         arms: Mapping[str, int],
         lenient: bool,
-        file: tuple[str, int, int] | None,
+        file: int | None,
     ) -> Told:
-        store, named = self.store, [each.ticket for each in outcomes if each.ticket is not None]
+        store = self.store
+        named = {each.ticket: f"{each.where}: " for each in outcomes if each.ticket is not None}
         out = store.tickets(connection, TICKETS.c.state == OPEN) if arms else []
         tickets = store.named_tickets(connection, named)
         plan = planned(outcomes, arms, tickets, out, store.values_of(connection, named), lenient)
-        number = None
-        if file is not None and all(each["digest"] != file[0] for each in store.files(connection)):
-            number = store.add_file(connection, *file)
         by_arm = {arm: name for name, arm in arms.items()}
         store.name_arms(
             connection, {row["arm"]: by_arm[row["arm"]] for row in plan.results if row["arm"] in by_arm}
         )
-        store.add_results(connection, [{**row, "file": number} for row in plan.results])
+        store.add_results(connection, [{**row, "file": file} for row in plan.results])
         for state, settled in plan.settled.items():
             store.settle(connection, settled, state)
         return plan.told
@@ -305,16 +322,14 @@ class Campaign:
             out = self.store.tickets(connection, TICKETS.c.state == OPEN)
         return sorted({*tickets, *(each.ticket for each in out if every or each.batch == batch)})
 
+    def give_up(self, tickets: Collection[int], worker: str) -> None:
+        """Forget those of these tickets that are still open and still this worker's."""
+        held = (TICKETS.c.state == OPEN, TICKETS.c.worker == worker)
+        with self.store.writing() as connection:
+            mine = [each.ticket for each in self.store.tickets(connection, *held) if each.ticket in tickets]
+            self.store.forget(connection, mine)
+
     def forget(self, tickets: Sequence[int]) -> None:
         """Give tickets up: their arms may be asked again. A result that comes all the same still counts."""
         with self.store.writing() as connection:
             self.store.forget(connection, sorted(set(tickets)))
-
-
-def _with(told: Told, **changes: int) -> Told:
-    return Told(**{**told.__dict__, **changes})
-
-
-def _remove_unfinished(file: Path) -> None:
-    for name in (file.name, f"{file.name}-wal", f"{file.name}-shm", f"{file.name}-journal"):
-        file.with_name(name).unlink(missing_ok=True)

@@ -140,6 +140,8 @@ def on_disk(stream: IO[Any]) -> None:
 @contextmanager
 def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     """Write a file beside its destination, moved there when the block ends well; else nothing is left."""
+    if path.exists() and not path.is_file():  # a folder, or a pipe that a file would take the place of
+        raise OutputError(f"{path}: cannot be written: not a plain file")
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
     try:

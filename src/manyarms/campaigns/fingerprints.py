@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,17 +20,24 @@ _REPORT_EVERY = 500
 
 
 def fingerprints(
-    path: Path, column: str, key: str, smiles: Callable[[], Sequence[str]], progress: Progress | None = None
+    path: Path,
+    column: str,
+    key: str,
+    smiles: Callable[[], Sequence[str]],
+    progress: Progress | None = None,
+    rows: int | None = None,
 ) -> NDArray[np.uint8]:
     """Morgan fingerprints of a SMILES column, from the cache when this very file was seen before.
 
-    `key` is the digest of the pool's file; `smiles` reads the column when it is needed.
+    `key` is the digest of the pool's file; `smiles` reads the column when it is needed; `rows`, where known,
+    is how many there must be.
     """
-    name = f".{path.name}.{key[:16]}.morgan{RADIUS}-{BITS}.{_safe(column)}.npy"
+    mark = hashlib.sha256(f"{key} {column}".encode()).hexdigest()[:16]
+    name = f".{path.name}.morgan{RADIUS}-{BITS}.{mark}.npy"
     places = [path.parent / name, _cache_folder() / name]
     for place in places:
         kept = _kept(place)
-        if kept is not None:
+        if kept is not None and rows in (None, len(kept)):
             return kept
     computed = computed_fingerprints(path, column, smiles(), progress)
     for place in places:
@@ -65,10 +73,6 @@ def computed_fingerprints(
             if progress is not None and (row % _REPORT_EVERY == 0 or row + 1 == len(smiles)):
                 progress(row + 1, len(smiles))
     return packed
-
-
-def _safe(column: str) -> str:
-    return "".join(letter if letter.isalnum() else "_" for letter in column)[:40]
 
 
 def _cache_folder() -> Path:

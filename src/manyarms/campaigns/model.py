@@ -11,13 +11,12 @@ over once, on the sketch that came out. That pass costs O(A·m²): the sketch is
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from manyarms.campaigns.assumptions import Units, assumed_units, most_inducing
+from manyarms.campaigns.assumptions import Units, assumed_units, grouped, most_inducing
 from manyarms.campaigns.settings import Settings
 from manyarms.campaigns.store import Result, Snapshot
 from manyarms.light_state import from_bytes, narrowed, to_bytes, widened
@@ -140,10 +139,7 @@ def _fresh(seen: Snapshot) -> list[Result]:
 
 def _rescale(run: Optimizer, units: Units, known: list[Result]) -> None:
     """Replace the rewards of the state by the same results in today's units."""
-    by_arm: dict[int, list[float]] = defaultdict(list)
-    for each in known:
-        if each.value is not None:
-            by_arm[each.arm].append(each.value)
+    by_arm = grouped((each.arm, each.value) for each in known)
     history = run.history
     sums, squares = _sums(history.arms, by_arm, units)
     history.restore(history.arms, history.counts, sums, squares)

@@ -30,7 +30,11 @@ def _said(problem: BaseException) -> dict[str, str]:
 
 
 def main() -> None:
-    """Answer questions until the other side goes away."""
+    """Answer questions until the other side goes away; the function's own standard input is empty."""
+    questions = os.fdopen(os.dup(0), "rb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
@@ -44,7 +48,7 @@ def main() -> None:
         answer(_said(problem))
         return
     answer({"ready": True})
-    for line in sys.stdin.buffer:
+    for line in questions:
         try:
             answer({"value": float(function(SimpleNamespace(**json.loads(line))))})
         except Exception as problem:

@@ -11,24 +11,28 @@ from __future__ import annotations
 import csv
 import os
 import queue
-import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from manyarms.campaigns.campaign import Campaign, Issued
 from manyarms.campaigns.files import replacing
+from manyarms.campaigns.processes import is_gone, own_name
 from manyarms.campaigns.schema import OPEN, TICKETS
 from manyarms.campaigns.store import Ticket
 from manyarms.campaigns.telling import Outcome
-from manyarms.campaigns.trials import StoppedError, Trial, TrialFailedError
-from manyarms.campaigns.views import ticket_counts
+from manyarms.campaigns.text import one_line
+from manyarms.campaigns.trials import LONGEST_NOTE, StoppedError, Trial, TrialFailedError
+from manyarms.campaigns.views import budget_left, ticket_counts
 from manyarms.errors import BudgetSpentError, DatabaseError, NothingToAskError, TrialsFailingError
 from manyarms.interrupts import deferred_interrupts
 
 HOPELESS = 20  # failures in a row
+_FAREWELL = 2.0  # seconds that workers have to put down a trial that was cut off
+_Done = tuple[Issued, float | str | None]  # a value, why there is none, or None for a trial cut off
 
 
 @dataclass(frozen=True)
@@ -80,13 +84,17 @@ class _Runner:
         self, campaign: Campaign, make_trial: Callable[[], Trial], plan: Plan, follow: Follow | None
     ) -> None:
         self.campaign, self.plan, self.follow = campaign, plan, follow
-        self.tally, self.name = Tally(), worker_name()
+        self.tally, self.name = Tally(), own_name()
         self._jobs: queue.SimpleQueue[Issued | None] = queue.SimpleQueue()
-        self._done: queue.SimpleQueue[tuple[Issued, float | str | None]] = queue.SimpleQueue()
+        self._done: deque[_Done] = deque()  # measured and not told yet: emptied by telling alone
+        self._news = threading.Event()
         self._trials = [make_trial() for _ in range(plan.workers)]
         self._failures_in_a_row = 0
-        for trial in self._trials:
-            threading.Thread(target=self._work, args=(trial,), daemon=True).start()
+        self._threads = [
+            threading.Thread(target=self._work, args=(trial,), daemon=True) for trial in self._trials
+        ]
+        for thread in self._threads:
+            thread.start()
 
     # ------------------------------------------------------------------ rounds
 
@@ -138,11 +146,7 @@ class _Runner:
         return self._asked(n, None) if n > 0 else []
 
     def _budget_left(self) -> int | None:
-        budget = self.campaign.settings.budget
-        if budget is None:
-            return None
-        counts = ticket_counts(self.campaign)
-        return max(0, budget - counts["open"] - counts["told"] - counts["failed"])
+        return budget_left(self.campaign.settings.budget, ticket_counts(self.campaign))
 
     def _nothing_told(self) -> bool:
         """Whether no result came in since the last batch was asked, by anybody."""
@@ -168,7 +172,8 @@ class _Runner:
 
     def _work(self, trial: Trial) -> None:
         while (job := self._jobs.get()) is not None:
-            self._done.put((job, self._attempts(trial, job)))
+            self._done.append((job, self._attempts(trial, job)))
+            self._news.set()
 
     def _attempts(self, trial: Trial, job: Issued) -> float | str | None:
         """The value, or why there is none; None when the run is being stopped."""
@@ -190,32 +195,28 @@ class _Runner:
         waiting = {job.ticket for job in jobs}
         renew = time.monotonic() + self.plan.lease_seconds / 3
         while waiting:
-            done = self._finished(max(0.0, renew - time.monotonic()))
+            self._news.wait(max(0.0, renew - time.monotonic()))
             with deferred_interrupts():
-                self._tell(done)
-            waiting -= {job.ticket for job, _ in done}
+                waiting -= self._tell_finished()
             if self._failures_in_a_row >= HOPELESS:
                 raise TrialsFailingError(
                     f"the last {self._failures_in_a_row} trials all failed: {self.tally.notes[-1]}"
                 )
             if self.tally.stopped_because:
-                self.campaign.forget(sorted(waiting))
+                self.campaign.give_up(waiting, self.name)
                 return
             if time.monotonic() >= renew:
                 self._renew(sorted(waiting))
                 renew = time.monotonic() + self.plan.lease_seconds / 3
 
-    def _finished(self, timeout: float) -> list[tuple[Issued, float | str | None]]:
-        """All trials that are over, waiting for the first one."""
-        try:
-            done = [self._done.get(timeout=timeout)]
-        except queue.Empty:
-            return []
-        while not self._done.empty():
-            done.append(self._done.get())
-        return done
+    def _tell_finished(self) -> set[int]:
+        """Tell all trials that are over; their tickets. What the database refuses is in a file afterwards."""
+        self._news.clear()
+        done = [self._done.popleft() for _ in range(len(self._done))]
+        self._tell(done)
+        return {job.ticket for job, _ in done}
 
-    def _tell(self, done: Sequence[tuple[Issued, float | str | None]]) -> None:
+    def _tell(self, done: Sequence[_Done]) -> None:
         outcomes = [_outcome(job, value) for job, value in done if value is not None]
         if not outcomes:
             return
@@ -230,7 +231,7 @@ class _Runner:
 
     def _rescued(self, outcomes: Sequence[Outcome]) -> str:
         """Results that the database did not take, in a file of their own that can be told later."""
-        path = Path(f"untold-{os.getpid()}-{int(time.time())}.csv")
+        path = Path(f"untold-{os.getpid()}-{time.time_ns()}.csv")
         with replacing(path) as stream:
             writer = csv.writer(stream)
             writer.writerow(["ticket", "value", "failed"])
@@ -260,39 +261,29 @@ class _Runner:
             store.lease(connection, tickets, self.name, time.time() + self.plan.lease_seconds)
 
     def stop(self) -> None:
-        """Cut off what is running, and let the threads go."""
+        """Cut off what is running, let the threads go, and tell what was measured until then."""
         for trial in self._trials:
             trial.close()
         for _ in self._trials:
             self._jobs.put(None)
+        deadline = time.monotonic() + _FAREWELL
+        with deferred_interrupts():
+            for thread in self._threads:
+                thread.join(max(0.0, deadline - time.monotonic()))
+            self._tell_finished()
 
 
 def _outcome(job: Issued, value: float | str) -> Outcome:
     where = f"ticket {job.ticket}"
     if isinstance(value, str):
-        return Outcome(where, job.ticket, None, None, note=value)
+        return Outcome(where, job.ticket, None, None, note=one_line(value)[:LONGEST_NOTE])
     return Outcome(where, job.ticket, None, value)
-
-
-def worker_name() -> str:
-    """This process, as others see it: host/process number."""
-    return f"{socket.gethostname()}/{os.getpid()}"
 
 
 def _abandoned(ticket: Ticket, moment: float) -> bool:
     """Whether whoever held the ticket is gone.
 
-    Asked when this run holds no ticket: one under its own name is of an earlier process with its number.
+    Asked when this run holds no ticket: one under its own name is of an earlier run in this process.
     """
-    if ticket.worker == worker_name() or (ticket.lease_until is not None and ticket.lease_until < moment):
-        return True
-    host, _, process = (ticket.worker or "").rpartition("/")
-    if host != socket.gethostname() or not process.isdecimal():
-        return False
-    try:
-        os.kill(int(process), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:  # it lives, and belongs to somebody else
-        pass
-    return False
+    overdue = ticket.lease_until is not None and ticket.lease_until < moment
+    return overdue or ticket.worker == own_name() or is_gone(ticket.worker)

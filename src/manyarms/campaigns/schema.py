@@ -14,6 +14,7 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    ColumnElement,
     Connection,
     Float,
     ForeignKey,
@@ -32,7 +33,7 @@ from sqlalchemy import (
     update,
 )
 
-from manyarms.errors import NewerSchemaError
+from manyarms.errors import DatabaseError, NewerSchemaError
 
 METADATA = MetaData()
 OPEN, TOLD, FAILED, FORGOTTEN = "open", "told", "failed", "forgotten"
@@ -110,13 +111,13 @@ TICKETS = Table(
     CheckConstraint("(state = 'forgotten') = (forgotten_sequence IS NOT NULL)", name="forgotten_when"),
 )
 
-FILES = Table(  # results files taken in: the same bytes, also at the head of a longer file, are told once
+FILES = Table(  # results files taken in, each with the rows of its longest version: a row is told once
     "files",
     METADATA,
     _campaign(),
     Column("number", Integer, primary_key=True),
-    Column("digest", String(64), nullable=False),
-    Column("length", Integer, nullable=False),
+    Column("digest", String(64), nullable=False),  # see `manyarms.campaigns.telling.file_digest`
+    Column("length", Integer, nullable=False),  # bytes
     Column("rows", Integer, nullable=False),
     Column("told_at", String(32), nullable=False),
     UniqueConstraint("campaign", "digest"),
@@ -153,11 +154,20 @@ STATES = Table(  # the model as the last ask left it; replaced by the next, in t
     ForeignKeyConstraint(["campaign", "batch"], ["batches.campaign", "batches.number"]),
 )
 
+
+def same_ticket() -> ColumnElement[bool]:
+    """Joins a result to the ticket it belongs to."""
+    return (TICKETS.c.campaign == RESULTS.c.campaign) & (TICKETS.c.ticket == RESULTS.c.ticket)
+
+
 Step = Callable[[Connection], None]
 
 
 def create_tables(connection: Connection) -> None:
-    """Version 1: everything above."""
+    """Version 1: everything above. A table of another program that has one of our names is not taken over."""
+    taken = sorted({*inspect(connection).get_table_names()} & {*METADATA.tables})
+    if taken:
+        raise DatabaseError(f"another program keeps a table {taken[0]!r} here: use a database of its own")
     METADATA.create_all(connection)
 
 

@@ -6,9 +6,10 @@ Settings are written down once, at `new`, as plain JSON in the database, and nev
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -163,10 +164,6 @@ class Settings:
         source = Source.from_plain(plain.pop("source"))
         return cls(**{**plain, "source": source, "assumptions": tuple(plain["assumptions"])})
 
-    def at(self, path: Path) -> Settings:
-        """With the pool's file found at another place."""
-        return replace(self, source=self.source.moved(path))
-
 
 def settle(request: Request, pool: Pool) -> Settings:
     """The settings this request becomes on this pool; every mistake in it is found here."""
@@ -215,7 +212,7 @@ def _option_names(kind: type[policies.Policy]) -> list[str]:
 
 
 def _width(kind: type[policies.Policy], given: str | float) -> str | float:
-    """What the policy takes in practice: two standard deviations for upper bounds, one for Thompson draws."""
+    """What serves in practice, in posterior standard deviations, unless the user says otherwise."""
     return kind.practical if given == AUTO else given
 
 
@@ -236,11 +233,16 @@ def _number(name: str, given: str | float) -> float | None:
 
 
 def _mean(given: str | float) -> float | None:
-    return None if given == AUTO else float(_parsed("mean", given))
+    mean = None if given == AUTO else _parsed("mean", given)
+    if mean is not None and not math.isfinite(mean):
+        raise InvalidParameterError("mean", given, "finite")
+    return mean
 
 
 def _parsed(name: str, given: Any) -> float:
     try:
+        if isinstance(given, bool):
+            raise TypeError
         return float(given)
     except (TypeError, ValueError):
         raise SettingsError(f"{name} is 'auto' or a number, not {shown(given)}") from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ from manyarms.campaigns.files import column_names, digest, text_columns
 from manyarms.campaigns.fingerprints import Progress, fingerprints
 from manyarms.errors import ChangedPoolError, SettingsError, TableError, UnknownArmError, shown
 from manyarms.pool import Pool
+
+_DIGITS = 18  # of a row number, at most
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,8 @@ class Source:
         column = self.smiles
         key = self.digest or digest(self.path)
         return fingerprints(
-            self.path, column, key, lambda: text_columns(self.path, [column])[0], progress
+            self.path, column, key, lambda: text_columns(self.path, [column])[0], progress,
+            self.n_arms or None,
         )  # fmt: skip
 
     def _bits(self) -> NDArray[np.uint8]:
@@ -101,20 +104,20 @@ class Source:
             return [str(id) for id in self.read().ids]
         return text_columns(self.path, [self.id])[0]
 
-    def arms_of(self, names: Sequence[str]) -> list[int]:
-        """The rows of some ids."""
+    def arms_of(self, names: Mapping[str, str]) -> dict[str, int]:
+        """The rows of some ids, each with words on where it was named, for the error if there is none."""
         if self.id is None:
-            return [self._row_number(name) for name in names]
+            return {name: self._row_number(name, where) for name, where in names.items()}
         place = {name: arm for arm, name in enumerate(self.names())}
-        for name in names:
+        for name, where in names.items():
             if name not in place:
-                raise UnknownArmError(f"no candidate of {self.path.name} has the id {shown(name)}")
-        return [place[name] for name in names]
+                raise UnknownArmError(f"{where}no candidate of {self.path.name} has the id {shown(name)}")
+        return {name: place[name] for name in names}
 
-    def _row_number(self, name: str) -> int:
-        if not name.strip().isdecimal() or int(name) >= self.n_arms:
+    def _row_number(self, name: str, where: str) -> int:
+        if not name.isdecimal() or len(name) > _DIGITS or int(name) >= self.n_arms:
             raise UnknownArmError(
-                f"{shown(name)} is not a row number of {self.path.name} (0 to {self.n_arms - 1})"
+                f"{where}{shown(name)} is not a row number of {self.path.name} (0 to {self.n_arms - 1})"
             )
         return int(name)
 

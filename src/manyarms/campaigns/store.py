@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from manyarms.campaigns.database import Database, address
+from manyarms.campaigns.database import Address, Database, address
 from manyarms.campaigns.schema import (
     ARMS,
     BATCHES,
@@ -23,10 +23,12 @@ from manyarms.campaigns.schema import (
     RESULTS,
     STATES,
     TICKETS,
+    same_ticket,
 )
 from manyarms.errors import AlreadyToldError, CampaignExistsError, NoCampaignError, UnknownTicketError
 
 _AT_ONCE = 500  # names or tickets in one statement
+_LARGEST = 2**31 - 1  # of the numbers a database takes
 
 
 def now_text() -> str:
@@ -74,8 +76,8 @@ class Ticket:
 class Store:
     """One campaign's rows. Readers and writers are transactions; see `manyarms.campaigns.database`."""
 
-    def __init__(self, campaign: str | Path) -> None:
-        self.where = address(campaign)
+    def __init__(self, campaign: str | Path | Address) -> None:
+        self.where = campaign if isinstance(campaign, Address) else address(campaign)
         self.database = Database(self.where)
         self._id: int | None = None
 
@@ -146,7 +148,7 @@ class Store:
         late = TICKETS.c.state == FORGOTTEN
         told = (
             select(RESULTS.c.sequence, RESULTS.c.ticket, RESULTS.c.arm, RESULTS.c.value, late.label("late"))
-            .outerjoin(TICKETS, self._same_ticket())
+            .outerjoin(TICKETS, same_ticket())
             .where(RESULTS.c.campaign == self.id)
             .order_by(RESULTS.c.sequence)
         )
@@ -164,9 +166,6 @@ class Store:
             ),
             forgotten=tuple(sorted(connection.execute(given_up).scalars())),
         )
-
-    def _same_ticket(self) -> Any:
-        return (TICKETS.c.campaign == RESULTS.c.campaign) & (TICKETS.c.ticket == RESULTS.c.ticket)
 
     def batches(self, connection: Connection) -> int:
         """How many batches were handed out."""
@@ -224,19 +223,19 @@ class Store:
         )
         return [Ticket(**row) for row in connection.execute(wanted).mappings()]
 
-    def named_tickets(self, connection: Connection, tickets: Iterable[int]) -> dict[int, Ticket]:
-        """These tickets; one that was never handed out is an error."""
+    def named_tickets(self, connection: Connection, tickets: Mapping[int, str]) -> dict[int, Ticket]:
+        """These tickets, each with words on where it was named, for the error if it was never handed out."""
         found: dict[int, Ticket] = {}
-        for part in _parts(sorted(set(tickets))):
+        for part in _parts(sorted(ticket for ticket in tickets if ticket <= _LARGEST)):
             found |= {each.ticket: each for each in self.tickets(connection, TICKETS.c.ticket.in_(part))}
-        for ticket in tickets:
+        for ticket, where in tickets.items():
             if ticket not in found:
-                raise UnknownTicketError(f"ticket {ticket} was never handed out")
+                raise UnknownTicketError(f"{where}ticket {ticket} was never handed out")
         return found
 
     def forget(self, connection: Connection, tickets: Sequence[int]) -> None:
         """Give up open tickets: their arms may be asked again, and a late result still counts."""
-        for ticket in self.named_tickets(connection, tickets).values():
+        for ticket in self.named_tickets(connection, dict.fromkeys(tickets, "")).values():
             if ticket.state != OPEN:
                 raise AlreadyToldError(f"ticket {ticket.ticket} is not open: it is {ticket.state}")
         if tickets:
@@ -245,12 +244,11 @@ class Store:
             for part in _parts(tickets):
                 self._change(connection, TICKETS.c.ticket.in_(part), gone)
 
-    def expire(self, connection: Connection, moment: float) -> list[int]:
+    def expire(self, connection: Connection, moment: float) -> None:
         """Give up open tickets whose lease has run out."""
         late = (TICKETS.c.state == OPEN, TICKETS.c.lease_until < moment)
         expired = [each.ticket for each in self.tickets(connection, *late)]
         self.forget(connection, expired)
-        return expired
 
     def lease(self, connection: Connection, tickets: Sequence[int], worker: str, until: float) -> None:
         """Say who measures these open tickets, and until when nobody else should."""
@@ -297,12 +295,25 @@ class Store:
         found = connection.execute(select(FILES).where(FILES.c.campaign == self.id).order_by(FILES.c.number))
         return [dict(row) for row in found.mappings()]
 
-    def add_file(self, connection: Connection, digest: str, length: int, rows: int) -> int:
+    def told_in(self, connection: Connection, file: int) -> dict[int, float | None]:
+        """What was taken from a results file, by row; None for a failure."""
+        found = select(RESULTS.c.row, RESULTS.c.value).where(
+            RESULTS.c.campaign == self.id, RESULTS.c.file == file
+        )
+        return {row.row: row.value for row in connection.execute(found)}
+
+    def add_file(self, connection: Connection, file: Mapping[str, Any]) -> int:
         """Remember a results file; its number."""
         number = 1 + len(self.files(connection))
-        row = {"number": number, "digest": digest, "length": length, "rows": rows, "told_at": now_text()}
-        connection.execute(insert(FILES).values(campaign=self.id, **row))
+        row = {"campaign": self.id, "number": number, "told_at": now_text(), **file}
+        connection.execute(insert(FILES).values(row))
         return number
+
+    def change_file(self, connection: Connection, file: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+        """A results file told again with more in it; its earlier version is kept, to be known again too."""
+        mine = (FILES.c.campaign == self.id) & (FILES.c.number == file["number"])
+        connection.execute(update(FILES).where(mine).values(**now))
+        self.add_file(connection, {name: file[name] for name in now})
 
 
 _TICKET_COLUMNS = (

@@ -8,7 +8,8 @@ A row names a ticket, an id, or both (then they must agree). Its outcome:
 * an id alone settles the oldest open ticket of that arm, or else is a measurement nobody asked for;
 * a row without value that is not marked as failed has not been measured yet, and is passed over.
 
-The rows of a file told before are passed over, also when the file has grown at its end since.
+A file told before is known by what its rows are about, not by its bytes. Told again, with rows added at its
+end or values in rows that had none, only those are new; a file with another value in any row is another file.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _YES, _NO = ("1", "true", "yes", "y", "t"), ("", "0", "false", "no", "n", "f")
 
 @dataclass(frozen=True)
 class Outcome:
-    """One row: what was measured, and of what. `value` is None when the trial failed."""
+    """One row: what was measured, and of what. `value` is None when the trial failed, or was not made yet."""
 
     where: str  # for messages
     ticket: int | None
@@ -41,6 +42,7 @@ class Outcome:
     value: float | None
     row: int | None = None
     note: str | None = None
+    measured: bool = True
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,8 @@ class Plan:
 # ------------------------------------------------------------------ reading a file
 
 
-def read_outcomes(data: bytes, file: str, id_column: str) -> list[Outcome | None]:
-    """The rows of a CSV (or, by its ending, TSV) file; None for one that is not measured yet."""
+def read_outcomes(data: bytes, file: str, id_column: str, row_numbers: bool = False) -> list[Outcome]:
+    """The rows of a CSV (or, by its ending, TSV) file. `row_numbers`: ids are numbers, and 07 is 7."""
     try:
         text = data.decode("utf-8-sig")
         lines = csv.reader(
@@ -87,12 +89,14 @@ def read_outcomes(data: bytes, file: str, id_column: str) -> list[Outcome | None
         raise ResultsFileError(f"{file}: the file is empty")
     header = [name.strip() for name in numbered[0][1]]
     _check_header(file, header, id_column)
-    rows: list[Outcome | None] = []
+    rows: list[Outcome] = []
     for number, (line, row) in enumerate(numbered[1:]):
         where = f"{file}: line {line}"
         if len(row) != len(header):
             raise ResultsFileError(f"{where} has {len(row)} cells, the header has {len(header)}")
         cells = dict(zip(header, row, strict=True))
+        if row_numbers and id_column in cells:
+            cells[id_column] = _plain_number(cells[id_column])
         rows.append(_outcome(where, number, cells, id_column))
     return rows
 
@@ -109,16 +113,24 @@ def _check_header(file: str, header: list[str], id_column: str) -> None:
             raise ResultsFileError(f"{file}: column {name!r} appears more than once")
 
 
-def _outcome(where: str, number: int, cells: Mapping[str, str], id_column: str) -> Outcome | None:
+def _outcome(where: str, number: int, cells: Mapping[str, str], id_column: str) -> Outcome:
     failed = _flag(where, cells.get("failed", ""))
     text = cells["value"].strip()
-    if not text and not failed:
-        return None
     ticket = _ticket(where, cells.get("ticket", "").strip())
     name = cells.get(id_column) or None
+    if not text and not failed:
+        return Outcome(where, ticket, name, None, number, measured=False)
+    if text and failed:
+        raise ResultsFileError(f"{where}: both the value {shown(text)} and a mark that the trial failed")
     if ticket is None and name is None:
         raise ResultsFileError(f"{where}: neither a ticket nor an id")
     return Outcome(where, ticket, name, None if failed else checked_value(where, text), number)
+
+
+def _plain_number(text: str) -> str:
+    """A row number as it is written down everywhere; what is none stays, to be named in a message."""
+    plain = text.strip()
+    return (plain.lstrip("0") or "0") if plain.isascii() and plain.isdecimal() else text
 
 
 def _flag(where: str, text: str) -> bool:
@@ -149,17 +161,38 @@ def checked_value(where: str, text: str) -> float:
     return value
 
 
-def known_rows(data: bytes, files: Sequence[Mapping[str, Any]]) -> int:
-    """How many rows at the head of this file were told before, as a file of their own."""
-    known = 0
-    for file in files:
-        length = file["length"]
-        ends_a_line = data[length - 1 : length] == b"\n" or data[length : length + 1] in (b"", b"\r", b"\n")
-        if file["rows"] <= known or length > len(data) or not ends_a_line:
-            continue
-        if hashlib.sha256(data[:length]).hexdigest() == file["digest"]:
-            known = file["rows"]
-    return known
+# ------------------------------------------------------------------ knowing a file again
+
+
+_HALF = 32  # digits of a digest for what the rows are about, and as many for what they say
+
+
+def file_digest(rows: Sequence[Outcome]) -> str:
+    """A file's identity: tickets and ids in order, then values; line ends and other columns do not count."""
+    values = hashlib.sha256(repr([(row.measured, row.value) for row in rows]).encode())
+    return _subjects(rows, {len(rows)})[len(rows)] + values.hexdigest()[:_HALF]
+
+
+def earlier_versions(rows: Sequence[Outcome], files: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Files told before that are about the rows at the head of this one."""
+    heads = _subjects(rows, {file["rows"] for file in files})
+    return [file for file in files if file["digest"][:_HALF] == heads.get(file["rows"])]
+
+
+def agrees(rows: Sequence[Outcome], told: Mapping[int, float | None]) -> bool:
+    """Whether this file says nothing else, in any row, than what was told of an earlier one."""
+    return all(rows[row].value == value for row, value in told.items() if rows[row].measured)
+
+
+def _subjects(rows: Sequence[Outcome], sizes: set[int]) -> dict[int, str]:
+    """Digests of what the first rows are about, for some numbers of rows."""
+    sha, found = hashlib.sha256(), {}
+    for number in range(len(rows) + 1):
+        if number in sizes:
+            found[number] = sha.hexdigest()[:_HALF]
+        if number < len(rows):
+            sha.update(repr((rows[number].ticket, rows[number].name)).encode())
+    return found
 
 
 # ------------------------------------------------------------------ deciding

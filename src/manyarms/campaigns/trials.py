@@ -23,6 +23,7 @@ from manyarms.campaigns.telling import LARGEST_VALUE
 from manyarms.errors import SettingsError, shown
 
 _SEPARATORS = re.compile(r"[\s,;:=()\[\]{}\"']+")
+_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
 LONGEST_NOTE = 300
 
 
@@ -45,15 +46,22 @@ class Trial(Protocol):
 
 
 def last_number(text: str) -> float:
-    """The last number printed, standing free; not finite, or none at all, is a failure."""
-    for word in reversed(_SEPARATORS.split(text)):
-        if "_" in word:
-            continue
-        try:
-            return usable(float(word))
-        except ValueError:
-            continue
+    """The last number printed, standing free; not finite, none at all, or a decimal comma is a failure."""
+    for piece in reversed(text.split()):
+        if _DECIMAL_COMMA.fullmatch(piece.rstrip(".")):
+            raise TrialFailedError(f"{piece} may be one number or two: print a decimal point")
+        for word in reversed(_SEPARATORS.split(piece)):
+            value = _plain_number(word.removesuffix("."))
+            if value is not None:
+                return usable(value)
     raise TrialFailedError("no number was printed")
+
+
+def _plain_number(word: str) -> float | None:
+    try:
+        return None if "_" in word else float(word)
+    except ValueError:
+        return None
 
 
 def usable(value: float) -> float:
@@ -69,7 +77,7 @@ def usable(value: float) -> float:
 class CommandTemplate:
     """A command line with `{column}` in its arguments; also `{id}`, `{ticket}` and `{index}`."""
 
-    def __init__(self, command: str, columns: Sequence[str]) -> None:
+    def __init__(self, command: str, columns: Sequence[str], id_column: str | None = None) -> None:
         try:
             arguments = shlex.split(command)
         except ValueError as problem:
@@ -78,11 +86,14 @@ class CommandTemplate:
             raise SettingsError("the command is empty")
         self._arguments = [_parsed(argument) for argument in arguments]
         known = {"id", "ticket", "index", *columns}
+        twofold = ({"ticket", "index"} | ({"id"} - {id_column})) & {*columns}
         for _, name in (part for argument in self._arguments for part in argument):
             if name is not None and name not in known:
                 raise SettingsError(
                     f"the command names {{{name}}}, which is no column; there are {sorted(known)}"
                 )
+            if name in twofold:
+                raise SettingsError(f"{{{name}}} may be our own or the table's: rename that column")
         program = self._arguments[0]
         if all(name is None for _, name in program):
             text = "".join(literal for literal, _ in program)
@@ -131,7 +142,7 @@ class CommandTrial:
             out, err = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
             kill(process)
-            process.communicate()
+            _let_go(process)
             raise TrialFailedError(f"no result within {timeout:g} s") from None
         if self._closed:
             raise StoppedError
@@ -157,6 +168,17 @@ def _started(arguments: Sequence[str], **streams: Any) -> subprocess.Popen[str]:
         )  # fmt: skip
     except (OSError, ValueError) as problem:  # ValueError: a NUL byte in an argument
         raise TrialFailedError(f"cannot be started: {problem}") from None
+
+
+def _let_go(process: subprocess.Popen[str]) -> None:
+    """Reap a killed process; its pipes may still be held open by a descendant that left its session."""
+    try:
+        process.communicate(timeout=1.0)
+    except subprocess.TimeoutExpired:
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+        process.wait()
 
 
 def kill(process: subprocess.Popen[Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,12 @@ from typing import Any
 import numpy as np
 from sqlalchemy import func, select
 
-from manyarms.campaigns.assumptions import assumed_units
+from manyarms.campaigns.assumptions import assumed_units, grouped
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.files import is_parquet, is_text_table, replacing
 from manyarms.campaigns.model import current
 from manyarms.campaigns.report import BatchLine, Measurement, Report, TopRow
-from manyarms.campaigns.schema import ARMS, BATCHES, OPEN, RESULTS, TICKETS
+from manyarms.campaigns.schema import ARMS, BATCHES, OPEN, RESULTS, TICKETS, same_ticket
 from manyarms.errors import MissingExtraError, NoResultsError, OutputError
 from manyarms.kernels.describe import from_description
 
@@ -39,14 +40,13 @@ class Measured:
 
 def history(campaign: Campaign) -> list[Measured]:
     """Everything that was ever told."""
-    same_ticket = (TICKETS.c.campaign == RESULTS.c.campaign) & (TICKETS.c.ticket == RESULTS.c.ticket)
     same_arm = (ARMS.c.campaign == RESULTS.c.campaign) & (ARMS.c.arm == RESULTS.c.arm)
     wanted = (
         select(
             RESULTS.c.ticket, ARMS.c.name.label("id"), RESULTS.c.value, RESULTS.c.failed, RESULTS.c.note,
             TICKETS.c.predicted, TICKETS.c.predicted_std, TICKETS.c.batch, RESULTS.c.told_at,
         )
-        .join(ARMS, same_arm).outerjoin(TICKETS, same_ticket)
+        .join(ARMS, same_arm).outerjoin(TICKETS, same_ticket())
         .where(RESULTS.c.campaign == campaign.store.id).order_by(RESULTS.c.sequence)
     )  # fmt: skip
     with campaign.store.reading() as connection:
@@ -75,11 +75,17 @@ def ticket_counts(campaign: Campaign) -> dict[str, int]:
     return counts | {"leased": sum(row[2] for row in rows if row[0] == OPEN)}
 
 
+def budget_left(budget: int | None, counts: Mapping[str, int]) -> int | None:
+    """Tickets that may still be handed out; those given up do not count. None: no end."""
+    if budget is None:
+        return None
+    return max(0, budget - counts["open"] - counts["told"] - counts["failed"])
+
+
 def status(campaign: Campaign) -> dict[str, Any]:
     """Settings and counts. Nothing is computed by the model, and the pool is not opened."""
     settings, told, asked = campaign.settings, history(campaign), batches(campaign)
     counts = ticket_counts(campaign)
-    handed_out = counts["open"] + counts["told"] + counts["failed"]
     return {
         "campaign": str(campaign.store.where),
         "created_at": campaign.created_at,
@@ -92,7 +98,7 @@ def status(campaign: Campaign) -> dict[str, Any]:
         "kernel": settings.kernel,
         "seed": settings.seed,
         "budget": settings.budget,
-        "budget_left": None if settings.budget is None else max(0, settings.budget - handed_out),
+        "budget_left": budget_left(settings.budget, counts),
         "repeats": settings.repeats,
         "max_failures": settings.max_failures,
         "batches": len(asked),
@@ -117,10 +123,7 @@ def _units(campaign: Campaign, told: list[Measured]) -> tuple[str, ...]:
 
 def best_measured(told: list[Measured], sign: float) -> dict[str, Any] | None:
     """The candidate with the best average of its own results: no model, so a lucky single one may lead."""
-    values: dict[str, list[float]] = defaultdict(list)
-    for each in told:
-        if each.value is not None:
-            values[each.id].append(each.value)
+    values = grouped((each.id, each.value) for each in told)
     if not values:
         return None
     name = max(values, key=lambda id: sign * sum(values[id]) / len(values[id]))
@@ -137,10 +140,7 @@ def best(campaign: Campaign, k: int = 20, everywhere: bool = False) -> list[TopR
     mean, std = run.predict()
     arms = np.arange(campaign.pool.n_arms) if everywhere else run.history.arms
     top = arms[np.argsort(-mean[arms], kind="stable")[:k]].tolist()
-    values: dict[int, list[float]] = defaultdict(list)
-    for each in seen.results:
-        if each.value is not None:
-            values[each.arm].append(each.value)
+    values = grouped((each.arm, each.value) for each in seen.results)
     columns = campaign.source.columns(top)
     return [
         TopRow(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from contextlib import nullcontext
 from dataclasses import asdict
@@ -39,7 +40,9 @@ def ask(
         Path | None, typer.Option(help="Write a CSV or TSV file to fill in and tell; - prints.")
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Only show the open tickets once more.")] = False,
-    lease: Annotated[float | None, typer.Option(help="Seconds until the tickets are given up.")] = None,
+    lease: Annotated[
+        float | None, typer.Option(min=1, help="Seconds until the tickets are given up.")
+    ] = None,
     worker: Annotated[str | None, typer.Option(help="Who measures them.")] = None,
     pool: PoolOption = None,
     as_json: JsonOption = False,
@@ -47,23 +50,31 @@ def ask(
     """Hand out the next candidates to measure."""
     if n is not None and at_most is not None:
         raise typer.BadParameter("-n and --at-most exclude each other")
+    if as_json and str(out) == "-":
+        raise typer.BadParameter("--out - and --json both print: choose one")
+    if lease is not None and not math.isfinite(lease):
+        raise typer.BadParameter("--lease is a number of seconds")
     with (
         bar("fingerprints", quiet=as_json) as progress,
         Campaign(campaign, pool=pool, progress=progress) as found,
     ):
-        delimiter = "\t" if out is not None and out.suffix == ".tsv" else ","
-        with _opened(out) as stream:
 
-            def deliver(issued: list[Issued]) -> None:
+        def deliver(issued: list[Issued]) -> None:
+            delimiter = "\t" if out is not None and out.suffix == ".tsv" else ","
+            with _opened(out) as stream:
                 if stream is not None:
                     write_batch(stream, issued, found.id_column, delimiter)
+            if as_json:
+                print_json({"tickets": issued, "out": None if out is None else str(out)})
+                sys.stdout.flush()
 
-            if again:
-                issued = found.open_tickets()
-                deliver(issued)
-            else:
-                issued = found.ask(n, at_most=at_most, worker=worker, lease_seconds=lease, deliver=deliver)
-        _show_batch(issued, found.id_column, out, as_json)
+        if again:
+            issued = found.open_tickets()
+            deliver(issued)
+        else:
+            issued = found.ask(n, at_most=at_most, worker=worker, lease_seconds=lease, deliver=deliver)
+        if not as_json:
+            _show_batch(issued, found.id_column, out)
 
 
 def _opened(out: Path | None) -> Any:
@@ -72,10 +83,8 @@ def _opened(out: Path | None) -> Any:
     return nullcontext(sys.stdout) if str(out) == "-" else replacing(out)
 
 
-def _show_batch(issued: list[Issued], id_column: str, out: Path | None, as_json: bool) -> None:
-    if as_json:
-        print_json({"tickets": issued, "out": None if out is None else str(out)})
-    elif out is not None and str(out) != "-":
+def _show_batch(issued: list[Issued], id_column: str, out: Path | None) -> None:
+    if out is not None and str(out) != "-":
         say(f"{len(issued)} tickets in {out}; fill in its column 'value' and tell it")
     elif out is None:
         lines = batch_lines(issued, id_column)

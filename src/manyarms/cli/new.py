@@ -97,9 +97,7 @@ def new(
     policy: Annotated[str | None, typer.Option(help="The algorithm. [default: BBKB]")] = None,
     width: Annotated[
         str | None,
-        typer.Option(
-            help="β: standard deviations, or a name from the papers. [default: 2, or 1 for Thompson sampling]"
-        ),
+        typer.Option(help="β: standard deviations, or a name from the papers. [default: 1]"),
     ] = None,
     option: Annotated[
         list[str] | None, typer.Option("--option", "-o", help="Any other setting of the policy: NAME=VALUE.")

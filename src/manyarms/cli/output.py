@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import io
 import json
 import math
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, ParamSpec
 
 import typer
 
 from manyarms import errors
+from manyarms.campaigns.text import one_line
 
 USAGE_ERROR, BAD_INPUT, BAD_CAMPAIGN, NOTHING_TO_DO, FAILING, INTERRUPTED = 2, 3, 4, 5, 6, 130
 DEBUG = "MANYARMS_DEBUG"
@@ -49,13 +53,39 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
     @functools.wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
-            command(*args, **kwargs)
+            with _printing():
+                command(*args, **kwargs)
         except (errors.ManyarmsError, KeyboardInterrupt) as problem:
             if os.environ.get(DEBUG):
                 raise
             fail(problem, as_json=bool(kwargs.get("as_json")))
 
     return wrapped
+
+
+@contextmanager
+def _printing() -> Iterator[None]:
+    """Letters that the terminal cannot show are spelt out, and output that cannot be written is an error."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and not _takes_all_letters():
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read has seen enough
+        raise
+    except OSError as problem:  # files have errors of their own, which name them
+        _drop_output()
+        raise errors.OutputError(f"standard output: {problem.strerror or problem}") from problem
+
+
+def _takes_all_letters() -> bool:
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+
+
+def _drop_output() -> None:
+    """Point standard output elsewhere: what waits in it would fail again when the program ends."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def fail(problem: BaseException, as_json: bool) -> NoReturn:
@@ -68,14 +98,9 @@ def fail(problem: BaseException, as_json: bool) -> NoReturn:
     raise typer.Exit(code)
 
 
-def one_line(text: str) -> str:
-    """Text from anywhere, fit for a terminal: no line breaks, no control characters."""
-    return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in text)
-
-
 def print_json(data: Any) -> None:
     """One JSON document on standard output; dataclasses as objects, numbers that are none as null."""
-    print(json.dumps(_plain(data), ensure_ascii=False))
+    print(json.dumps(_plain(data), ensure_ascii=not _takes_all_letters()))
 
 
 def _plain(data: Any) -> Any:
@@ -112,7 +137,6 @@ def cell_text(cell: Any) -> str:
     return f"{cell:.6g}" if isinstance(cell, float) else str(cell)
 
 
-def say(text: str, as_json: bool = False) -> None:
-    """A line for people; silent when a program reads."""
-    if not as_json:
-        print(one_line(text))
+def say(text: str) -> None:
+    """A line for people."""
+    print(one_line(text))

@@ -83,7 +83,7 @@ def _maker(campaign: Campaign, command: str | None, python: str | None) -> Calla
     """How a worker gets its way of measuring; what cannot work is refused before anything is asked."""
     source, id_column = campaign.source, campaign.id_column
     if command is not None:
-        template = CommandTemplate(command, column_names(source.path))
+        template = CommandTemplate(command, column_names(source.path), source.id)
         return lambda: CommandTrial(template, id_column)
     assert python is not None
     function, numeric = python, source.feature_columns()
