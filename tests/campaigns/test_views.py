@@ -64,6 +64,8 @@ def test_history_exports_and_the_report_agree(tmp_path):
     assert page.measurements[-1].predicted is None
     assert len(page.batches) == 2
     assert len(page.top) == 3
+    assert page.noise_std is not None
+    assert page.noise_std > 0, "measured values scatter by more than the model's own interval"
     assert "arm 5" in render(page) or told[0].id in render(page)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy import func, select
 
-from manyarms.campaigns.assumptions import assumed_units, grouped
+from manyarms.campaigns.assumptions import Units, assumed_units, grouped
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.files import is_parquet, is_text_table, replacing
 from manyarms.campaigns.model import current
@@ -110,15 +110,16 @@ def status(campaign: Campaign) -> dict[str, Any]:
         },
         "best_measured": best_measured(told, settings.sign),
         "last_batch": asked[-1] if asked else None,
-        "assumptions": [*settings.assumptions, *_units(campaign, told)],
+        "assumptions": [*settings.assumptions, *_units(campaign, told).said],
     }  # fmt: skip
 
 
-def _units(campaign: Campaign, told: list[Measured]) -> tuple[str, ...]:
+def _units(campaign: Campaign, told: list[Measured]) -> Units:
+    """What the model takes mean, signal and noise to be, from everything told."""
     arms: dict[str, int] = defaultdict(lambda: len(arms))
     values = [(arms[each.id], each.value) for each in told if each.value is not None]
     given = campaign.settings
-    return assumed_units(given.sign, given.noise, given.signal, given.mean, values).said
+    return assumed_units(given.sign, given.noise, given.signal, given.mean, values)
 
 
 def best_measured(told: list[Measured], sign: float) -> dict[str, Any] | None:
@@ -164,7 +165,13 @@ def report(campaign: Campaign, k: int = 20, optimum: float | None = None) -> Rep
         batches=[BatchLine(**{name: batch[name] for name in lines}) for batch in batches(campaign)],
         top=best(campaign, k) if any(not each.failed for each in told) else [],
         optimum=optimum,
+        noise_std=_noise(campaign, told),
     )
+
+
+def _noise(campaign: Campaign, told: list[Measured]) -> float:
+    units = _units(campaign, told)
+    return units.spread(units.noise_std)
 
 
 def facts(found: dict[str, Any]) -> list[tuple[str, str]]:
