@@ -96,7 +96,8 @@ def test_ctrl_c_returns_a_result_that_can_be_resumed(problem):
 
 
 SLOW_RUN = """
-import sys, time, numpy as np, manyarms as ma
+import signal, sys, time, numpy as np, manyarms as ma
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may ignore it
 def f(arm):
     time.sleep(0.005)
     return float(-((arm.features - 0.5) ** 2).sum())
