@@ -8,7 +8,7 @@ The state itself, and the two scales of σ̃², are in `state.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -210,8 +210,7 @@ class Posterior:
         precision = InversePrecision.of(V)
         vector = precision.apply((pulled_rows.T @ state.sums)[:, None])[:, 0]
         log_det = max(0.0, float(-2.0 * np.log(np.diag(inverse_factor)).sum() - m * np.log(self.ridge)))
-        columns = Columns(self.pool.n_arms, self.storage)
-        columns.reserve(m)
+        columns = Columns(self.pool.n_arms, self.storage, m)
         values = _empty_values(self.pool.n_arms)
         for where, block in self.pool.blocks(bytes_per_arm=8 * (3 * m + 8)):
             Z = embedding.matrix(block)
@@ -230,9 +229,8 @@ class Posterior:
         state, before, m = self.state, self.pool.n_arms, self.state.width
         if pool.n_arms < before:
             raise InvalidParameterError("pool", pool, f"a pool that begins with the present {before} arms")
-        columns = Columns(pool.n_arms, self.storage, state.columns.widths)
-        for first, part in zip(_starts(columns.widths), state.columns.parts(m), strict=False):
-            columns.write(slice(0, before), first, part)
+        columns = Columns(pool.n_arms, self.storage, m)
+        _fill(columns, slice(0, before), state.columns.parts(m))
         prior, values = np.empty(pool.n_arms), _empty_values(pool.n_arms)
         prior[:before] = state.prior
         for name in _POOL_ARRAYS:
@@ -258,7 +256,6 @@ class Posterior:
             **{name: getattr(precision, name) for name in _PRECISION_ARRAYS},
             "vector": state.weights.vector,
             "log_det": np.array(state.weights.log_det),
-            "panels": np.array(state.columns.widths, dtype=np.int64),
             **{f"columns_{i}": part for i, part in enumerate(state.columns.parts(state.width))},
             "pulled_rows": state.pulled_rows.corner(len(state.arms), state.width),
         }
@@ -266,10 +263,9 @@ class Posterior:
     def restore(self, arrays: Mapping[str, Any]) -> None:
         """Go to a state taken with `snapshot` from a posterior on the same pool, kernel and ridge."""
         precision = InversePrecision(*(arrays[name] for name in _PRECISION_ARRAYS))
-        columns = Columns(self.pool.n_arms, self.storage, tuple(arrays["panels"].tolist()))
-        for i, first in enumerate(_starts(columns.widths)):
-            if f"columns_{i}" in arrays:
-                columns.write(slice(None), first, arrays[f"columns_{i}"])
+        columns = Columns(self.pool.n_arms, self.storage, len(arrays["vector"]))
+        parts = sum(name.startswith("columns_") for name in arrays)
+        _fill(columns, slice(None), [arrays[f"columns_{i}"] for i in range(parts)])
         rows = GrowingMatrix.holding(arrays["pulled_rows"])
         self._slots[:] = -1
         self.state = replace(self.state, arms=np.empty(0, dtype=np.int64))
@@ -482,9 +478,12 @@ def _added(before: Floats, size: int, slots: Ints, amounts: Floats) -> Floats:
     return total
 
 
-def _starts(widths: tuple[int, ...]) -> list[int]:
-    """The first column of each panel."""
-    return [sum(widths[:i]) for i in range(len(widths))]
+def _fill(columns: Columns, rows: slice, parts: Sequence[NDArray[Any]]) -> None:
+    """Write parts of rows × columns side by side."""
+    first = 0
+    for part in parts:
+        columns.write(rows, first, part)
+        first += part.shape[1]
 
 
 def _empty_values(n_arms: int) -> PoolValues:

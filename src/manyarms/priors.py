@@ -157,8 +157,7 @@ class Prior:
     def _filled_columns(self, stored: bool) -> Columns | None:
         if not stored and self.pool.n_arms * self.width * self._storage.itemsize > _STORED_BYTES:
             return None
-        columns = Columns(self.pool.n_arms, self._storage)
-        columns.reserve(self.width)
+        columns = Columns(self.pool.n_arms, self._storage, self.width)
         for where, block in self.pool.blocks(bytes_per_arm=16 * self.width):
             columns.write(where, 0, self.features.matrix(block))
         return columns
