@@ -86,9 +86,7 @@ class Learner:
         pulled = grouped(arms, rewards)
         try:
             draw, candidates = self._draw(*pulled[:2])
-            present = np.zeros(self.posterior.pool.n_arms, dtype=bool)
-            present[state.inducing] = True
-            fresh = draw.arms[~present[draw.arms]]
+            fresh = self._not_offered(draw.arms)
             compact = self._should_compact(len(draw.arms), len(fresh), len(pulled[0]))
             after = Memory(
                 self._doubled_norm_bound(arms, rewards),
@@ -170,6 +168,19 @@ class Learner:
             inclusion[new[inclusion[new] == 0.0]] = -1.0
         leverage = self.posterior.leverage[arms]  # from before the update
         return self._toss(arms, counts, inclusion[arms], leverage, self._streams("inducing")), len(arms)
+
+    def _not_offered(self, drawn: Ints) -> Ints:
+        """The arms of a draw that may still add to the sketch.
+
+        An arm of the last draw that is not in the sketch lies in its span, and the span has only grown since.
+        """
+        offered = np.zeros(self.posterior.pool.n_arms, dtype=bool)
+        offered[self.posterior.state.inducing] = True
+        fresh = drawn[~offered[drawn]]
+        if len(fresh) > 1:
+            offered[list(self.memory.drawn)] = True
+            fresh = fresh[~offered[fresh]]
+        return fresh
 
     def _toss(
         self, arms: Ints, counts: Floats, inclusion: Floats, leverage: Floats, rng: np.random.Generator

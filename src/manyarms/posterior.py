@@ -407,7 +407,7 @@ class Posterior:
         if border is not None:
             self.state.columns.reserve(m + a)
             points = self.pool.features[accepted]
-        values = _empty_values(self.pool.n_arms)
+        parts = []
         for where, block in self.pool.blocks(bytes_per_arm=8 * (3 * forms.shape[1] + 4 * a + 8)):
             products = self.state.columns.product(forms, where)
             now = PoolValues(*(getattr(self.state.pool_values, name)[where] for name in _POOL_ARRAYS))
@@ -423,12 +423,10 @@ class Posterior:
                 if border is not None:
                     projections = projections + pulls.G[m:].T @ added
                 now = now.pulled(pulls, projections)
-            values.residual[where], values.quadratic[where], values.mean[where] = (
-                now.residual,
-                now.quadratic,
-                now.mean,
-            )
-        values.residual[accepted] = 0.0
+            parts.append(now)
+        values = parts[0] if len(parts) == 1 else _joined(parts)
+        if border is not None:
+            values.residual[accepted] = 0.0
         return values
 
     def _covariances(self, X: Any, Y: Any) -> Floats:
@@ -484,6 +482,10 @@ def _fill(columns: Columns, rows: slice, parts: Sequence[NDArray[Any]]) -> None:
     for part in parts:
         columns.write(rows, first, part)
         first += part.shape[1]
+
+
+def _joined(parts: list[PoolValues]) -> PoolValues:
+    return PoolValues(*(np.concatenate([getattr(part, name) for part in parts]) for name in _POOL_ARRAYS))
 
 
 def _empty_values(n_arms: int) -> PoolValues:

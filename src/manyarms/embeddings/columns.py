@@ -61,7 +61,7 @@ class Columns:
 
     def column(self, place: int) -> Floats:
         """One column of every row, in double precision."""
-        return self._panels[place // _PANEL][place % _PANEL].astype(np.float64)
+        return np.asarray(self._panels[place // _PANEL][place % _PANEL], dtype=np.float64)
 
     def product(self, forms: Floats, row: slice) -> Floats:
         """Σ_j data[i, j] · forms[j, r] for the rows in `row`: an array of r × rows, in one pass over memory.
@@ -82,7 +82,7 @@ class Columns:
         return np.zeros((n_forms, len(range(*row.indices(self.n_rows))))) if total is None else total
 
     def _parts(self, first: int, last: int) -> Iterator[tuple[int, int, int, NDArray[Any]]]:
-        """(the panel's first column, begin, end, panel) for each panel that holds columns `first` to `last`."""
+        """(the panel's first column, begin, end, panel) of the panels that hold columns `first` to `last`."""
         for place in range(first // _PANEL, -(-last // _PANEL)):
             start = place * _PANEL
             yield start, max(start, first), min(start + _PANEL, last), self._panels[place]
