@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks import Row, discover, select
-from benchmarks.timing import one_thread, provenance
+from benchmarks.timing import one_thread
+from manyarms.reproduce.provenance import provenance
 
 RESULTS = Path(__file__).resolve().parent / "results"
 
@@ -46,10 +48,11 @@ def table(rows: list[Row], enforced: bool = True) -> str:
 
 
 def _write(rows: list[Row], smoke: bool, folder: Path) -> Path:
-    record = {**provenance(), "smoke": smoke, "rows": [asdict(row) for row in rows]}
+    when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    record = {**provenance(), "when": when, "smoke": smoke, "rows": [asdict(row) for row in rows]}
     folder.mkdir(parents=True, exist_ok=True)
-    stamp = record["when"].replace(":", "").replace("-", "")
-    path = folder / f"{stamp}-{record['commit'][:10] or 'unknown'}{'-smoke' if smoke else ''}.json"
+    stamp, commit = when.replace(":", "").replace("-", ""), (record["commit"] or "unknown")[:10]
+    path = folder / f"{stamp}-{commit}{'-smoke' if smoke else ''}.json"
     path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
     return path
 

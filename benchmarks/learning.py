@@ -8,7 +8,7 @@ import numpy as np
 
 import manyarms as ma
 from benchmarks import Row, at_most, measured
-from benchmarks.pools import MissingDataError
+from manyarms.errors import MissingDataError
 from manyarms.history import History
 from manyarms.learning import LearnedModel, initial_design, learn, prepare, should_refit
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import pools
-from benchmarks.pools import MissingDataError, abalone, generated
+from benchmarks.pools import abalone, generated
+from manyarms.errors import MissingDataError
 
 __all__ = [
     "abalone",
@@ -30,7 +31,7 @@ __all__ = [
 
 
 def _file(name: str) -> Path:
-    path = pools._folder() / name
+    path = pools.folder() / name
     if not path.exists():
         raise MissingDataError(f"{name} is not in MANYARMS_DATA")
     return path
@@ -41,7 +42,7 @@ def housing() -> tuple[np.ndarray, np.ndarray]:
     _, target = pools.housing()
     from sklearn.datasets import fetch_california_housing
 
-    data = fetch_california_housing(data_home=pools._folder(), download_if_missing=False)
+    data = fetch_california_housing(data_home=pools.folder(), download_if_missing=False)
     return data.data, target
 
 

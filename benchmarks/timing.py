@@ -1,10 +1,9 @@
-"""How time and memory are measured, and what a result has to say about where it was measured."""
+"""How time and memory are measured."""
 
 from __future__ import annotations
 
 import json
 import os
-import platform
 import resource
 import statistics
 import subprocess
@@ -15,11 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import scipy
 from threadpoolctl import threadpool_limits
-
-import manyarms
 
 ROOT = Path(__file__).resolve().parent.parent
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -81,41 +76,3 @@ def peak_and_result(module: str, function: str, *arguments: Any) -> tuple[int, A
         raise RuntimeError(f"{module}.{function} failed:\n{done.stderr}")
     peak, result = json.loads(done.stdout.splitlines()[-1])
     return peak, result
-
-
-def provenance() -> dict[str, Any]:
-    """What a figure is worth nothing without: commit, versions and machine."""
-    return {
-        "commit": _git("rev-parse", "HEAD"),
-        "uncommitted_changes": bool(_git("status", "--porcelain")),
-        "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "versions": {
-            "python": platform.python_version(),
-            "manyarms": manyarms.__version__,
-            "numpy": np.__version__,
-            "scipy": scipy.__version__,
-        },
-        "machine": {
-            "platform": platform.platform(),
-            "processor": _processor(),
-            "cores": os.cpu_count(),
-            "threads_used": 1,
-        },
-    }
-
-
-def _git(*arguments: str) -> str:
-    try:
-        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
-    except OSError:
-        return ""
-    return done.stdout.strip()
-
-
-def _processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor()

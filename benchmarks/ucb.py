@@ -13,8 +13,9 @@ import numpy as np
 
 import manyarms as ma
 from benchmarks import Row, at_least, at_most
-from benchmarks.pools import MissingDataError, abalone, generated, housing
+from benchmarks.pools import abalone, generated, housing
 from benchmarks.timing import peak_and_result
+from manyarms.errors import MissingDataError
 
 NOISE, RIDGE, KERNEL = 0.1, 0.2, ma.RBF(5**0.5)
 GIVEN = {"kernel": KERNEL, "ridge": RIDGE, "noise_std": NOISE, "norm_bound": 20.0, "width": "authors"}
