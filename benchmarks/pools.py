@@ -1,4 +1,4 @@
-"""The pools that are measured on: the papers' own, from the folder named by MANYARMS_DATA, and generated ones."""
+"""The pools measured on: the papers' own, from the folder named by MANYARMS_DATA, and generated ones."""
 
 from __future__ import annotations
 
