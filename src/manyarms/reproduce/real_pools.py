@@ -70,8 +70,12 @@ def run_one(job: Job, data_home: Path | None) -> Outcome:
 
 
 def panels(results: Sequence[Result]) -> Grid:
-    """A row per case: regret, seconds, batch size and dictionary against t; EpsGreedy stands in each row."""
+    """A row per case: regret, seconds, batch size (if any is above 1) and dictionary against t.
+
+    EpsGreedy stands in each row.
+    """
     cases = grouped(results)
+    batched = any(run.numbers["batch_size"].max() > 1 for run in results)
     anywhere = {
         method: runs for methods in cases.values() for method, runs in methods.items() if method in FREE
     }
@@ -79,7 +83,7 @@ def panels(results: Sequence[Result]) -> Grid:
         (
             regret_panel(case, methods),
             panel_of(case, "CPU seconds", "seconds", methods, log_y=True),
-            panel_of(case, "batch size", "batch_size", methods, log_y=True),
+            *((panel_of(case, "batch size", "batch_size", methods, log_y=True),) if batched else ()),
             panel_of(case, "inducing arms", "dictionary", methods),
         )
         for case, methods in ((case, anywhere | own) for case, own in cases.items())
