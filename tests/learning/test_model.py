@@ -94,6 +94,16 @@ def test_replicates_give_the_noise() -> None:
     assert not any("tried twice" in sentence for sentence in model.assumptions)
 
 
+def test_a_plateau_of_capped_rewards_is_not_taken_for_certainty() -> None:
+    rng = np.random.default_rng(3)
+    features = rng.normal(size=(80, 3))
+    rewards = features @ np.array([1.0, 0.5, -0.5]) + 0.3 * rng.normal(size=80)
+    capped = np.minimum(rewards, np.quantile(rewards, 0.4))
+    free, held = (learned(features, np.arange(80), values) for values in (rewards, capped))
+    assert held.noise_std > 0.4 > free.noise_std, "of six in ten only the cap is known"
+    assert any("many results are equal" in said for said in held.assumptions)
+
+
 def test_the_same_seed_learns_the_same() -> None:
     rewards = RNG.normal(size=60)
     first, again = (learned(FEATURES, np.arange(60), rewards) for _ in range(2))

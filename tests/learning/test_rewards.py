@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import ndtri
 
 from manyarms.errors import InvalidParameterError
 from manyarms.history import History
@@ -17,6 +18,7 @@ from manyarms.learning.rewards import (
     fit_transform,
     normal_scores,
     targets,
+    tie_blur,
     transform_from,
 )
 
@@ -52,6 +54,13 @@ def test_ties_share_a_score() -> None:
     scores = normal_scores(np.array([1.0, 2.0, 2.0, 2.0, 3.0])).forward(np.array([1.0, 2.0, 3.0]))
     assert scores[1] == pytest.approx(0.0)
     assert scores[0] == pytest.approx(-scores[2])
+
+
+def test_what_ties_hide() -> None:
+    assert tie_blur(np.array([3.0, 1.0, 2.0])) == 0.0
+    broken = ndtri((np.arange(5) + 0.5) / 5)
+    hidden = np.var(broken[3:]) * 2 / 5  # the two at the top, of five
+    assert tie_blur(np.array([9.0, 1.0, 2.0, 9.0, 3.0])) == pytest.approx(hidden)
 
 
 def test_a_record_is_a_record_but_no_more() -> None:

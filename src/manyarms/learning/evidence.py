@@ -33,13 +33,15 @@ class Observations:
     """Sufficient statistics of the pulls, rewards already on the model's scale.
 
     `spare` = Σ(n_i − 1) and `scatter` = ΣW_i may come from more arms than those listed: when the evidence
-    is computed on a subset, every replicate still counts for the noise.
+    is computed on a subset, every replicate still counts for the noise. The noise variance is at least
+    `blur` (`Targets`).
     """
 
     counts: Floats
     means: Floats
     spare: float = 0.0
     scatter: float = 0.0
+    blur: float = 0.0
 
     def __len__(self) -> int:
         return len(self.means)

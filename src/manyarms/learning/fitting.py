@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -83,6 +83,12 @@ class Prior:
             centre, sd, np.append(typical - SCALE_REACH, floors), np.append(typical + SCALE_REACH, ceilings)
         )
 
+    def with_noise_above(self, least: float) -> Prior:
+        """The same priors in a box that leaves out smaller noise variances."""
+        lower = self.lower.copy()
+        lower[-1] = max(lower[-1], math.log(max(least, NOISE_BOUNDS[0])))
+        return replace(self, lower=lower)
+
     def log_density(self, values: Floats) -> float:
         """Of the logarithms."""
         z = (values - self.centre) / self.sd
@@ -104,7 +110,7 @@ def fit(
     prior: Prior | None = None,
 ) -> Fit:
     """The highest posterior density reached from the starts; deterministic, at most `evaluations` each."""
-    prior = prior or Prior.of(family)
+    prior = (prior or Prior.of(family)).with_noise_above(seen.blur)
     search = _Search(family, family.on(features), seen, prior)
     for start in starts or default_starts(prior):
         search.run(start, evaluations)

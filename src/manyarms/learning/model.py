@@ -26,6 +26,7 @@ from manyarms.validation import Floats
 
 FEWEST_ARMS = 3  # different arms below which the priors are used as they are
 GROWTH = 2.0
+NOTABLE_BLUR = 0.01  # a tenth of the rewards' standard deviation
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,8 @@ def learn(
             return replace(previous, n_unique=len(history), n_pulls=history.pulls, assumptions=said)
     if found.outcome == STOPPED:
         said = (*said, "the search for kernel and noise was stopped before it had settled")
+    if seen.blur > NOTABLE_BLUR:
+        said = (*said, f"many results are equal: the noise is taken to be at least {seen.blur**0.5:.2g}")
     if not (seen.counts > 1).any():
         said = (*said, "no arm was tried twice: noise is told from signal by smoothness alone")
     return _model(found, transform, history, said)

@@ -102,12 +102,16 @@ def transform_from(description: dict[str, Any]) -> Transform:
 
 @dataclass(frozen=True)
 class Targets:
-    """A history on the model's scale: averages mapped, and the scatter of replicates."""
+    """A history on the model's scale: averages mapped, and the scatter of replicates.
+
+    `blur` is the variance that ties hide (`tie_blur`): the noise cannot be told to be less.
+    """
 
     arms: Ints
     counts: Floats
     means: Floats
     scatters: Floats
+    blur: float = 0.0
 
     @property
     def sums(self) -> Floats:
@@ -132,7 +136,8 @@ def targets(history: History, transform: Transform) -> Targets:
     if noise > 0:
         chord = transform.forward(means + noise) - transform.forward(means - noise)
         mapped = (np.sqrt(scatters) * (chord / (2.0 * noise))) ** 2
-    return Targets(history.arms, counts, transform.forward(means), mapped)
+    blur = tie_blur(means) if isinstance(transform, NormalScores) else 0.0
+    return Targets(history.arms, counts, transform.forward(means), mapped, blur)
 
 
 def tail(values: Floats) -> float:
@@ -164,6 +169,23 @@ def fit_transform(history: History, kind: str = "rank") -> tuple[Transform, tupl
     unit = float(np.abs(means).max())  # so that squares of rewards near the largest float do not overflow
     spread = unit * float((means / unit).std())
     return Standardised(unit * float((means / unit).mean()), spread if spread > 0 else unit), ()
+
+
+def tie_blur(means: Floats) -> float:
+    """The average variance of the scores that tied averages would have, were their ties broken.
+
+    Where rewards are capped, or counted, many are equal, and their common score is a guess at scores that
+    differ. Taken as exact, a plateau of equal values is evidence for a smooth function without any noise.
+    """
+    from scipy.special import ndtri
+
+    _, group, counts = np.unique(means, return_inverse=True, return_counts=True)
+    if len(counts) == len(means):
+        return 0.0
+    apart = ndtri((np.arange(len(means)) + 0.5) / len(means))
+    owner = np.sort(group)
+    centre = np.bincount(owner, apart) / counts
+    return float(np.mean((apart - centre[owner]) ** 2))
 
 
 def normal_scores(means: Floats) -> NormalScores:

@@ -78,5 +78,5 @@ def _observed(
     kernel = family.kernel(log_scales)
     places: Ints = choose_subset(prepared.pool, kernel, seen.arms, seen.means, rng, size)
     spare, scatter = float((seen.counts - 1.0).sum()), float(seen.scatters.sum())
-    observed = Observations(seen.counts[places], seen.means[places], spare, scatter)
+    observed = Observations(seen.counts[places], seen.means[places], spare, scatter, seen.blur)
     return prepared.pool.take(seen.arms[places]), observed
