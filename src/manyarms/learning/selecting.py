@@ -21,7 +21,7 @@ from manyarms.learning.subset import MOST_ARMS, choose_subset
 from manyarms.validation import Ints
 
 SCREENED = 250  # arms on which candidates are compared
-ENOUGH = 50  # different arms, and at least three per feature, before each feature may have a length-scale
+ENOUGH = 200  # different arms, and at least three per feature, before each feature may have a length-scale
 _PER_FEATURE = 3
 _EVALUATIONS = 40  # of the evidence, per fit that starts from values already found
 
