@@ -1,6 +1,6 @@
 """A campaign on a pool of a million rows in a Parquet file: `new`, `tell` and `ask`, each in its own process.
 
-Everything is left at `auto`: Matérn 5/2, standardised rewards, BBKB, columns in single precision.
+Everything is left at its default: a learned model, BBKB, columns in single precision.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from manyarms import policies
 from manyarms.errors import CheckpointError, InvalidKernelError, ManyarmsError
 from manyarms.kernels.describe import describe, from_description
 from manyarms.learner import Memory
-from manyarms.learning import model_from
+from manyarms.learning import Prepared, model_from
 from manyarms.optimizer import Optimizer
 from manyarms.pool import Pool
 from manyarms.results import Told
@@ -69,14 +69,17 @@ def load(path: Path, pool: Pool | None = None, policy: policies.Policy | None = 
         raise CheckpointError(f"{path}: damaged: {problem!r}") from None
 
 
-def started(pool: Pool, policy: policies.Policy, manifest: dict[str, Any]) -> Optimizer:
+def started(
+    pool: Pool, policy: policies.Policy, manifest: dict[str, Any], prepared: Prepared | None = None
+) -> Optimizer:
     """A run at its beginning, under the model it had, and with the arms that were added since.
 
     Encodings and feature maps are made for the arms there are at the time, so this is the way to the same
-    ones.
+    ones. `prepared` is for a run to which no arms were added.
     """
     first, then = manifest["started_with"], manifest["modelled_with"]
-    run = Optimizer(pool if first == pool.n_arms else pool.first(first), policy, **manifest["settings"])
+    begun = pool if first == pool.n_arms else pool.first(first)
+    run = Optimizer(begun, policy, **manifest["settings"], prepared=prepared)
     if then > first:
         run._grow(pool.first(then))
     if manifest["model"] is not None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from manyarms.checkpoint import carry_on, pack, part, read_archive, restored_policy, started, write_archive
 from manyarms.errors import CheckpointError, ManyarmsError
+from manyarms.learning import LearnedModel, Prepared, model_from
 from manyarms.optimizer import Optimizer
 from manyarms.policies import Policy
 from manyarms.pool import Pool
@@ -25,29 +26,39 @@ _REBUILT_FROM = ("inducing", "arms", "counts", "sums")  # of the posterior
 _NAME = "the saved state"
 
 
-def to_bytes(run: Optimizer, learn: bool = False) -> bytes:
-    """The run without its pool, the columns over it, and the trace of past batches.
+def take_in(run: Optimizer) -> None:
+    """Learn from what was told, as the next ask would."""
+    run._take_feedback()
 
-    `learn` first takes in what was told, as the next ask would.
-    """
-    if learn:
-        run._take_feedback()
+
+def to_bytes(run: Optimizer) -> bytes:
+    """The run without its pool, the columns over it, and the trace of past batches."""
     stream = io.BytesIO()
     arrays = {f"posterior_{name}": getattr(run.posterior.state, name) for name in _REBUILT_FROM}
     write_archive(stream, run, FORMAT, {"pool": _shape(run.pool)}, arrays)
     return stream.getvalue()
 
 
-def from_bytes(data: bytes, pool: Pool, policy: Policy | None = None) -> Optimizer:
+def model_of(data: bytes) -> LearnedModel | None:
+    """What a run that `to_bytes` wrote has learned; None where its kernel was given."""
+    manifest, _ = read_archive(io.BytesIO(data), _NAME, FORMAT)
+    model = manifest.get("model")
+    return None if model is None else model_from(model)
+
+
+def from_bytes(
+    data: bytes, pool: Pool, policy: Policy | None = None, prepared: Prepared | None = None
+) -> Optimizer:
     """Take up a run that `to_bytes` wrote, on the same pool (the caller knows that it is the same).
 
     A policy given here replaces the saved one: the past is kept, kernel, ridge and rules are the new ones.
+    `prepared` is what a learned model sees of the pool, where that has been found out before.
     """
     manifest, arrays = read_archive(io.BytesIO(data), _NAME, FORMAT)
     try:
         if manifest["pool"] != _shape(pool):
             raise CheckpointError(f"{_NAME}: of a pool of shape {manifest['pool']}, this has {_shape(pool)}")
-        run = started(pool, policy or restored_policy(_NAME, manifest["policy"]), manifest)
+        run = started(pool, policy or restored_policy(_NAME, manifest["policy"]), manifest, prepared)
         saved = part(arrays, "posterior_")
         counts = saved["counts"].astype(np.int64)
         rewards = np.zeros(counts.sum())
@@ -86,6 +97,7 @@ def _labels(manifest: dict[str, Any], arrays: dict[str, Any]) -> list[tuple[str,
         "pending": [arm for _, arm in ledger["pending"]],
         "failures": [arm for arm, _ in ledger["failures"]],
         "waiting": [arm for _, _, arm, _ in manifest["waiting"]],
+        "plan": manifest["plan"] or [],
     }
     return [(place, np.array(labels, dtype=np.int64)) for place, labels in places.items()]
 
@@ -105,8 +117,9 @@ def _relabelled(
         for (kind, order, _, reward), arm in zip(manifest["waiting"], plain["waiting"], strict=True)
     ]
     moved = manifest | {
-        "memory": memory, "ledger": ledger, "waiting": waiting, "started_with": n_arms,
-        "pool": [n_arms, manifest["pool"][1]],
+        "memory": memory, "ledger": ledger, "waiting": waiting,
+        "plan": None if manifest["plan"] is None else plain["plan"],
+        "started_with": n_arms, "modelled_with": n_arms, "pool": [n_arms, manifest["pool"][1]],
     }  # fmt: skip
     stream = io.BytesIO()
     pack(stream, moved, arrays | {name: labels for name, labels in new.items() if name in arrays})

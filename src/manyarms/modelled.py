@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from manyarms.errors import InvalidParameterError
 from manyarms.history import History
 from manyarms.learning import LearnedModel, Prepared, Targets, learn, prepare, should_refit
 from manyarms.policies import Policy
@@ -28,11 +29,15 @@ class Modelled:
     model: LearnedModel | None = None
 
     @classmethod
-    def start(cls, pool: Pool, policy: Policy, rng: np.random.Generator) -> Modelled:
-        """Before any result."""
+    def start(
+        cls, pool: Pool, policy: Policy, rng: np.random.Generator, prepared: Prepared | None = None
+    ) -> Modelled:
+        """Before any result; `prepared` where the pool has been looked at before."""
         if policy.kernel != "auto":
             return cls(pool, policy.on(pool))
-        prepared = prepare(pool)
+        if prepared is not None and prepared.pool.n_arms != pool.n_arms:
+            raise InvalidParameterError("prepared", prepared.pool, f"made of this pool of {pool.n_arms} arms")
+        prepared = prepared or prepare(pool)
         return cls(pool, policy, prepared, learn(prepared, History(pool.n_arms), rng))
 
     @property

@@ -13,6 +13,7 @@ import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from manyarms.errors import (
 from manyarms.hallucination import Hallucination
 from manyarms.history import History
 from manyarms.learner import Learner, Lesson
-from manyarms.learning import LearnedModel, design_size, initial_design
+from manyarms.learning import LearnedModel, Prepared, design_size, initial_design
 from manyarms.ledger import Ledger, as_tickets
 from manyarms.mind import Mind
 from manyarms.modelled import Modelled
@@ -42,7 +43,7 @@ from manyarms.results import Told, failure_flags, reward_values
 from manyarms.state import PosteriorState
 from manyarms.streams import Streams
 from manyarms.trace import Batch, BatchRecord, Trace
-from manyarms.validation import Floats, Ints, arm_indices, as_array, count
+from manyarms.validation import Floats, Ints, arm_indices, as_array, count, probability
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Optimizer:
     "allow", "forbid", how often an arm may be pulled at most, or "fresh", which offers an arm again only
     when all have been tried; by default "fresh" where the model is learned, else "allow". max_failures:
     after so many failed pulls an arm is not offered again (None: never left out). storage: "float32"
-    halves the memory.
+    halves the memory. prepared: what `manyarms.learning.prepare` made of this pool, where that is known.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Optimizer:
         max_failures: int | None = 1,
         storage: DTypeLike = np.float64,
         lazy: bool = True,
+        prepared: Prepared | None = None,
     ) -> None:
         if not isinstance(pool, Pool):
             raise InvalidParameterError("pool", pool, "a manyarms.Pool")
@@ -99,9 +101,8 @@ class Optimizer:
         self._streams = Streams(seed)
         # Features are encoded, and feature maps made, for the arms there are at the time; more may be added.
         self.started_with = self.modelled_with = pool.n_arms
-        self._mind = Mind.of(
-            Modelled.start(pool, policy, self._streams.at("learning", 0)), self._streams, storage
-        )
+        modelled = Modelled.start(pool, policy, self._streams.at("learning", 0), prepared)
+        self._mind = Mind.of(modelled, self._streams, storage)
         self._plan: list[int] | None = None  # the initial design, once there is one
         self._ledger = Ledger()
         self._trace = Trace()
@@ -208,7 +209,7 @@ class Optimizer:
     def _chooser(self, allowed: Floats) -> Chooser:
         """The policy's, once the initial design has been handed out and there are results."""
         if self._plan is not None and len(self.history) < len(self._plan):
-            taken = {arm for record in self._trace.records() for arm in record.arms.tolist()}
+            taken = {*self.history.arms.tolist(), *self._ledger.pending.values(), *self._ledger.failures}
             left = tuple(arm for arm in self._plan if arm not in taken and allowed[arm] > 0)
             if left:
                 return Planned(left)
@@ -389,6 +390,15 @@ class Optimizer:
         state, _, mind = self._current()
         chosen = slice(None) if arms is None else arm_indices(arms, self.pool.n_arms)
         return mind.modelled.spread(state.mean[chosen].copy(), np.sqrt(state.variance[chosen]))
+
+    def interval(self, arms: ArrayLike, share: float = 0.9) -> tuple[Floats, Floats]:
+        """Where a new reward of each of these arms lies with this probability, its noise included."""
+        state, _, mind = self._current()
+        chosen, noise = arm_indices(arms, self.pool.n_arms), mind.learner.policy.noise_std
+        assert noise is not None
+        middle, std = state.mean[chosen], np.sqrt(state.variance[chosen] + noise**2)
+        reach = NormalDist().inv_cdf(0.5 + 0.5 * probability("share", share)) * std
+        return mind.modelled.rewards(middle - reach), mind.modelled.rewards(middle + reach)
 
     def draw(self, n: int = 1) -> Draws:
         """n functions from the posterior with every result told so far, as Thompson sampling draws them.

@@ -25,7 +25,7 @@ NASTY = [
 
 
 def measurement(number: int, value: float | None, **changes: Any) -> Measurement:
-    plain = Measurement(number, f"arm-{number}", value, value is None, None, None, None)
+    plain = Measurement(number, f"arm-{number}", value, value is None, None, None, None, None)
     return replace(plain, **changes)
 
 
@@ -61,18 +61,18 @@ def real_report(pulls: int = 300, seed: int = 0) -> Report:
                 f"2030-01-{1 + number % 28:02d} 09:30", *held,
             )
         )  # fmt: skip
-        means, stds = (part.tolist() for part in optimizer.predict(asked.arms))
+        predicted = zip(optimizer.predict(asked.arms)[0], *optimizer.interval(asked.arms), strict=True)
         rewards = truth[asked.arms] + 0.1 * rng.normal(size=len(asked))
         failed = rng.random(len(asked)) < 0.03
-        for arm, value, lost, mean, std in zip(
-            asked.ids, rewards.tolist(), failed.tolist(), means, stds, strict=True
+        for arm, value, lost, said in zip(
+            asked.ids, rewards.tolist(), failed.tolist(), predicted, strict=True
         ):
-            told = Measurement(len(measurements) + 1, arm, None if lost else value, lost, mean, std, number)
-            measurements.append(told)
+            place = len(measurements) + 1
+            measurements.append(Measurement(place, arm, None if lost else value, lost, *said, number))
         optimizer.tell(asked, rewards, failed=failed.tolist())
     return Report(
         "Yield of a made-up reaction", "maximise", [("policy", "BBKB"), ("candidates", "800")], measurements,
-        batches, top_rows(optimizer), float(truth.max()), 0.1,
+        batches, top_rows(optimizer), float(truth.max()),
     )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from manyarms.cli.main import app
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-c", "from manyarms.cli.main import main; main()"]
 SMALL = {"kernel": "rbf", "lengthscale": 0.3, "noise": 0.1, "signal": 1.0, "mean": 0.0, "repeats": "allow"}
+LEARNED = dict.fromkeys(("kernel", "lengthscale", "noise", "signal", "mean"), "auto") | {"repeats": "forbid"}
 
 
 def value_of(x1: float, x2: float, ticket: int) -> float:

@@ -13,7 +13,7 @@ from manyarms import errors
 from manyarms.campaigns.batchfile import write_batch
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.views import batches, history, status
-from tests.campaigns.support import made, request, results, step, value_of, write_pool
+from tests.campaigns.support import LEARNED, made, request, results, step, value_of, write_pool
 
 
 def arms_of(campaign: Campaign) -> list[tuple[int | None, str, float | None]]:
@@ -21,7 +21,14 @@ def arms_of(campaign: Campaign) -> list[tuple[int | None, str, float | None]]:
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"noise": "auto", "signal": "auto", "mean": "auto"}, {"policy": "sgpts"}]
+    "changes",
+    [
+        {},
+        {"noise": "auto", "signal": "auto", "mean": "auto"},
+        {"policy": "sgpts"},
+        LEARNED,
+        {**LEARNED, "policy": "sgpts", "options": {"prior_size": 60}},
+    ],
 )
 def test_reopening_and_the_order_of_telling_change_nothing(tmp_path, changes):
     write_pool(tmp_path)
@@ -55,14 +62,20 @@ def test_it_finds_the_hill_and_says_what_it_predicted(tmp_path):
         assert batches(campaign)[-1]["best_lower"] < batches(campaign)[-1]["best_mean"]
 
 
-def test_minimising_is_maximising_the_negative_shown_in_the_user_s_sign(tmp_path):
+@pytest.mark.parametrize("changes", [{}, LEARNED])
+def test_minimising_is_maximising_the_negative_shown_in_the_user_s_sign(tmp_path, changes):
     write_pool(tmp_path)
-    with made(tmp_path, "max.db") as up, made(tmp_path, "min.db", goal="minimise") as down:
-        for _ in range(6):
+    with (
+        made(tmp_path, "max.db", **changes) as up,
+        made(tmp_path, "min.db", goal="minimise", **changes) as down,
+    ):
+        for round in range(6):
             upward, downward = up.ask(5), down.ask(5)
             assert [each.id for each in upward] == [each.id for each in downward]
             assert [each.predicted for each in upward] == [-each.predicted for each in downward]
             assert [each.predicted_std for each in upward] == [each.predicted_std for each in downward]
+            if round:  # before any result a learned model knows no units
+                assert [each.lower for each in upward] == [-each.upper for each in downward]
             up.tell_bytes(results(upward).encode(), "up")
             down.tell_bytes(results(downward, sign=-1.0).encode(), "down")
         a, b = batches(up)[-1], batches(down)[-1]

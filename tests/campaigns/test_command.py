@@ -109,7 +109,7 @@ def test_a_toml_file_holds_the_same_settings_and_options_overrule_it(tmp_path):
     write_pool(tmp_path / "lab")
     (tmp_path / "lab" / "campaign.toml").write_text(
         'pool = "pool.csv"\nid = "name"\nfeatures = ["x1", "x2"]\ngoal = "minimise"\n'
-        'lengthscale = [0.2, 0.4]\npolicy = "gp-ucb"\nseed = 5\n[options]\ndelta = 0.01\n'
+        'kernel = "matern"\nlengthscale = [0.2, 0.4]\npolicy = "gp-ucb"\nseed = 5\n[options]\ndelta = 0.01\n'
     )
     done = command("new", "c.db", "--config", "lab/campaign.toml", "--seed", "6", "--json", cwd=tmp_path)
     assert done.code == 0, done.err

@@ -78,12 +78,12 @@ def test_an_older_schema_is_upgraded_step_by_step_or_not_at_all(tmp_path):
     with pytest.raises(RuntimeError), database.writing() as connection:
         schema.upgrade(connection, (*schema.STEPS, add_table, broken))
     with database.reading() as connection:
-        assert schema.version(connection) == 1
+        assert schema.version(connection) == len(schema.STEPS)
         assert not {"more", "half"} & set(schema.inspect(connection).get_table_names())
     with database.writing() as connection:
         schema.upgrade(connection, (*schema.STEPS, add_table))
     with database.reading() as connection:
-        assert schema.version(connection) == 2
+        assert schema.version(connection) == len(schema.STEPS) + 1
         assert "more" in schema.inspect(connection).get_table_names()
     database.close()
     with pytest.raises(errors.NewerSchemaError):

@@ -15,10 +15,10 @@ import pytest
 
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.views import batches, history, ticket_counts
-from tests.campaigns.support import ROOT, made, results, step, write_pool
+from tests.campaigns.support import LEARNED, ROOT, made, results, step, write_pool
 
 pytestmark = pytest.mark.slow
-RUN_KILLS, TELL_KILLS, BUDGET = 120, 80, 60
+TELL_KILLS, BUDGET = 80, 60
 
 MEASURE = """
 import math
@@ -76,20 +76,21 @@ def check_sound(campaign: Campaign) -> int:
     return len(tickets)
 
 
-def test_a_run_killed_again_and_again_is_the_uninterrupted_one(tmp_path, kill):
+@pytest.mark.parametrize(("changes", "enough"), [({}, 120), (LEARNED, 40)], ids=["given", "learned"])
+def test_a_run_killed_again_and_again_is_the_uninterrupted_one(tmp_path, kill, changes, enough):
     """Each start goes a little further; in the end every batch, value and prediction agrees."""
     rng = random.Random(1)
     run = ("run", "--python", "measure:hill", "--workers", "2")
-    made(tmp_path, "whole.db", budget=BUDGET).close()
+    made(tmp_path, "whole.db", budget=BUDGET, **changes).close()
     assert kill(*run, "whole.db") == 0
     with Campaign(tmp_path / "whole.db") as campaign:
         expected, expected_batches = told(campaign), lasting(campaign)
     assert len(expected) == BUDGET
     kills, campaigns = 0, 0
-    while kills < RUN_KILLS:
+    while kills < enough:
         campaigns += 1
         name, seconds = f"killed{campaigns}.db", 0.6
-        made(tmp_path, name, budget=BUDGET).close()
+        made(tmp_path, name, budget=BUDGET, **changes).close()
         seen = 0
         while seen < BUDGET:
             kills += kill(*run, name, seconds=rng.uniform(0.0, seconds)) == -9
@@ -101,7 +102,7 @@ def test_a_run_killed_again_and_again_is_the_uninterrupted_one(tmp_path, kill):
         with Campaign(tmp_path / name) as campaign:
             assert told(campaign) == expected
             assert lasting(campaign) == expected_batches
-    assert kills >= RUN_KILLS
+    assert kills >= enough
 
 
 def test_a_killed_tell_is_all_or_nothing_and_can_be_told_again(tmp_path, kill):

@@ -70,6 +70,15 @@ def _spread(state):
     return np.repeat(state.sums / state.counts, state.counts.astype(int))
 
 
+def test_what_was_learned_can_be_read_without_the_pool():
+    problem = Problem(6)
+    opt, _, _ = half_told(problem, None)
+    assert opt.model.n_pulls > 10
+    assert light_state.model_of(light_state.to_bytes(opt)) == opt.model
+    given, _, _ = half_told(problem, ma.BBKB(**problem.settings()))
+    assert light_state.model_of(light_state.to_bytes(given)) is None
+
+
 def test_a_restored_run_can_be_saved_whole_and_loaded(tmp_path):
     problem = Problem(6)
     opt, late, rewards = half_told(problem, ma.BBKB(**problem.settings()))
@@ -103,10 +112,11 @@ def test_learning_on_the_arms_pulled_is_learning_on_the_whole_pool(told):
     few, kept = light_state.narrowed(light_state.to_bytes(opt), arms)
     small = light_state.from_bytes(few, ma.Pool(problem.pool.features[kept]))
     small.tell(arms=np.searchsorted(kept, arms), rewards=problem.truth[arms])
-    wide = light_state.widened(light_state.to_bytes(small, learn=True), kept, problem.pool)
+    light_state.take_in(small)
+    wide = light_state.widened(light_state.to_bytes(small), kept, problem.pool)
     found = light_state.from_bytes(wide, problem.pool)
     opt.tell(arms=arms, rewards=problem.truth[arms])
-    light_state.to_bytes(opt, learn=True)
+    light_state.take_in(opt)
     assert set(found.posterior.inducing.tolist()) == set(opt.posterior.inducing.tolist())
     np.testing.assert_allclose(found.posterior.mean, opt.posterior.mean, atol=1e-7)
     np.testing.assert_allclose(found.posterior.variance, opt.posterior.variance, atol=1e-7)

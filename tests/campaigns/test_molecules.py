@@ -11,6 +11,7 @@ from manyarms.campaigns import fingerprints as module
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.settings import Request
 from manyarms.campaigns.source import Source
+from manyarms.campaigns.views import status
 from tests.campaigns.support import cli
 
 ALCOHOLS = ["C" * n + "O" for n in range(1, 25)]
@@ -78,13 +79,19 @@ def test_a_folder_that_cannot_be_written_to_uses_the_user_s_cache(pool, tmp_path
     assert len(list((tmp_path / "cache" / "manyarms").iterdir())) == 1
 
 
-def test_a_campaign_on_molecules_learns_what_they_share(pool, tmp_path):
-    request = Request(str(pool), id="code", smiles="smiles", noise=0.1, signal=1.0, mean=0.0)
+GIVEN = {"kernel": "tanimoto", "noise": 0.1, "signal": 1.0, "mean": 0.0}
+
+
+@pytest.mark.parametrize(("settings", "step"), [(GIVEN, 9), ({}, 2)], ids=["given", "learned"])
+def test_a_campaign_on_molecules_learns_what_they_share(pool, tmp_path, settings, step):
+    request = Request(str(pool), id="code", smiles="smiles", **settings)
     with Campaign.new(tmp_path / "c.db", request) as campaign:
-        assert campaign.settings.kernel == {"kernel": "Tanimoto"}
-        told = "".join(f"m{i},{1.0 if i >= len(ALCOHOLS) else 0.0}\n" for i in range(4, 48, 9))
+        told = "".join(f"m{i},{1.0 if i >= len(ALCOHOLS) else 0.0}\n" for i in range(4, 48, step))
         campaign.tell_bytes(f"code,value\n{told}".encode(), "r.csv")
         issued = campaign.ask(6)
+        found = status(campaign)
+        kernel = found["kernel"] if settings else found["model"]["kernel"]["of"]
+        assert kernel == {"kernel": "Tanimoto"}
         rings = [each for each in issued if each.columns["smiles"].startswith("c1")]
         assert len(rings) >= 4
         assert issued[0].columns["length"] == str(len(issued[0].columns["smiles"]))

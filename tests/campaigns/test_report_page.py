@@ -83,7 +83,8 @@ def campaign(values: list[float | None]) -> Report:
     half = max(1, len(values) // 2)
     measurements = [
         measurement(n, value, batch=1 + (n > half), predicted=None if value is None else 0.99 * value,
-                    predicted_std=None if value is None else 0.1 * abs(value))
+                    predicted_lower=None if value is None else 0.9 * value,
+                    predicted_upper=None if value is None else 1.02 * value)
         for n, value in enumerate(values, 1)
     ]  # fmt: skip
     known = [value for value in values if value is not None and math.isfinite(value)] or [0.0]
@@ -206,9 +207,10 @@ def test_a_hundred_thousand_measurements_make_a_small_page_quickly() -> None:
     rng = np.random.default_rng(0)
     values, errors = rng.normal(size=100_000).tolist(), rng.normal(size=100_000).tolist()
     measurements = [
-        measurement(n, value, id=f"<{n}>" * 30, predicted=value + error, predicted_std=1.0, batch=n)
+        measurement(n, value, id=f"<{n}>" * 30, predicted=value + error,
+                    predicted_lower=value + error - 1.645, predicted_upper=value + error + 1.645, batch=n)
         for n, (value, error) in enumerate(zip(values, errors, strict=True), 1)
-    ]
+    ]  # fmt: skip
     batches = [batch(n, 1, best_mean=0.0, best_lower=-1.0, best_upper=1.0) for n in range(1, 100_001)]
     started = time.process_time()
     page = render(report(measurements=measurements, batches=batches, optimum=5.0))

@@ -64,8 +64,9 @@ def test_history_exports_and_the_report_agree(tmp_path):
     assert page.measurements[-1].predicted is None
     assert len(page.batches) == 2
     assert len(page.top) == 3
-    assert page.noise_std is not None
-    assert page.noise_std > 0, "measured values scatter by more than the model's own interval"
+    for each in page.measurements[:6]:
+        std = told[each.number - 1].predicted_std
+        assert each.predicted_upper - each.predicted_lower > 2 * 1.64 * std, "an interval counts the noise"
     assert "arm 5" in render(page) or told[0].id in render(page)
 
 
@@ -104,10 +105,9 @@ def test_length_scales_follow_each_feature_s_spread():
 
 def test_kernels_by_name_have_unit_variance():
     pool = ma.Pool(np.random.default_rng(0).integers(0, 4, (200, 5)))
-    for name in ("auto", "rbf", "matern", "linear", "hamming"):
-        kernel, said = assumed_kernel(pool, name, "auto", 1.5, molecular=False)
+    for name in ("rbf", "matern", "linear", "hamming"):
+        kernel, _ = assumed_kernel(pool, name, "auto", 1.5, molecular=False)
         assert np.mean(kernel.diag(pool.features)) == pytest.approx(1.0, rel=0.05)
-        assert (name == "auto") == any("was chosen" in sentence for sentence in said)
     assert assumed_kernel(pool, "matern", 0.7, 1.5, False)[0] == ma.Matern(0.7, 1.5)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 import manyarms as ma
 from manyarms.errors import AllFailedError, InvalidKernelError, InvalidParameterError
+from manyarms.learning import prepare
 
 RNG = np.random.default_rng(0)
 SCALES = np.array([1.0, 100.0, 1e-9, 1e9])
@@ -165,3 +166,35 @@ def test_no_arm_comes_again_before_all_have_been_tried():
     assert len(plate.ask(25)) == 25, "a plate larger than what is left may repeat"
     allowed = ma.Optimizer(ma.Pool(FEATURES[:30]), seed=4, repeats="allow")
     assert len(set(play(allowed, 30))) < 30
+
+
+def test_an_interval_counts_the_noise_and_is_in_the_user_s_units():
+    given = ma.Optimizer(ma.Pool(FEATURES), ma.GPUCB(kernel=ma.RBF(SCALES), noise_std=0.3))
+    given.tell(arms=np.arange(40), rewards=TRUTH[:40] / 50)
+    mean, std = given.predict([3, 300])
+    lower, upper = given.interval([3, 300])
+    np.testing.assert_allclose(0.5 * (lower + upper), mean)
+    np.testing.assert_allclose(upper - lower, 2 * 1.6448536 * np.hypot(std, 0.3))
+    learned = ma.Optimizer(ma.Pool(FEATURES), seed=6)
+    learned.tell(arms=np.arange(300), rewards=[reward(arm, 0) for arm in range(300)])
+    lower, upper = learned.interval(np.arange(300, 400))
+    assert np.mean((lower <= TRUTH[300:]) & (TRUTH[300:] <= upper)) >= 0.8
+    assert (upper - lower > 2 * 1.6 * learned.predict(np.arange(300, 400))[1]).mean() > 0.9
+    with pytest.raises(InvalidParameterError, match="share"):
+        given.interval([3], share=1.0)
+
+
+def test_a_pool_prepared_before_gives_the_same_run_and_another_is_refused():
+    pool = ma.Pool(FEATURES)
+    prepared = prepare(pool)
+    assert play(ma.Optimizer(pool, seed=7), 30) == play(ma.Optimizer(pool, seed=7, prepared=prepared), 30)
+    with pytest.raises(InvalidParameterError, match="400 arms"):
+        ma.Optimizer(pool, prepared=prepare(ma.Pool(FEATURES[:9])))
+
+
+def test_an_arm_of_the_design_that_was_forgotten_comes_again():
+    opt = ma.Optimizer(ma.Pool(FEATURES), seed=1)
+    batch = opt.ask(at_most=4)
+    opt.forget(batch.tickets[:1])
+    opt.tell(batch.tickets[1:], TRUTH[batch.arms[1:]])
+    assert int(opt.ask(1).arms[0]) == int(batch.arms[0])

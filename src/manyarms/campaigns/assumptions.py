@@ -1,8 +1,9 @@
-"""What is assumed where the user says `auto`, in one place, each with a sentence that `status` repeats.
+"""What is assumed beside a kernel that the user chose, each with a sentence that `status` repeats.
 
-The kernel is settled once, from the pool alone: Matérn 5/2 (or Tanimoto for fingerprints), length-scales
-the median distance between candidates once every feature has unit spread. Mean, signal and noise follow
-the results at each ask: rewards are standardised, and the noise is what replicates show, or a stated share.
+Length-scales left open are settled once, from the pool alone: the median distance between candidates once
+every feature has unit spread. Mean, signal and noise follow the results at each ask: rewards are
+standardised, and the noise is what replicates show, or a stated share. (Without a choice of kernel nothing
+here but storage and the size of the sketch is used: `manyarms.learning` finds the rest.)
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ ENOUGH_REPLICATES = 5  # second and later measurements of an arm, for an estimat
 LARGE_POOL = 200_000
 PASS_COST = 1e11  # A·m² of the pass over the pool that an ask makes, four operations each
 Key = TypeVar("Key", bound=Hashable)  # an arm, or its id
-KERNELS = ("auto", "matern", "rbf", "linear", "tanimoto", "hamming")
+KERNELS = ("matern", "rbf", "linear", "tanimoto", "hamming")
 
 
 def assumed_kernel(
@@ -36,19 +37,18 @@ def assumed_kernel(
 ) -> tuple[KernelLike, list[str]]:
     """The kernel of this name on this pool, of unit variance, and what had to be assumed."""
     if name not in KERNELS:
-        raise SettingsError(f"no kernel is called {name!r}; there are {', '.join(KERNELS)}")
-    chosen = name if name != "auto" else ("tanimoto" if molecular else "matern")
-    said = [f"kernel: {chosen} was chosen by the kind of the columns"] if name == "auto" else []
-    if molecular != (chosen == "tanimoto"):
+        raise SettingsError(f"no kernel is called {name!r}; there are auto, {', '.join(KERNELS)}")
+    if molecular != (name == "tanimoto"):
         raise SettingsError(
-            f"kernel {chosen!r} does not fit {'fingerprints' if molecular else 'plain numbers'}"
+            f"kernel {name!r} does not fit {'fingerprints' if molecular else 'plain numbers'}"
         )
-    if chosen == "tanimoto":
-        return Tanimoto(), said
-    if chosen == "linear":
-        return _linear(pool), [*said, "kernel: scaled to unit variance on average over the pool"]
-    if chosen == "hamming":
-        return Hamming(1.0 if lengthscale == "auto" else _lengths(lengthscale)), said
+    if name == "tanimoto":
+        return Tanimoto(), []
+    if name == "linear":
+        return _linear(pool), ["kernel: scaled to unit variance on average over the pool"]
+    if name == "hamming":
+        return Hamming(1.0 if lengthscale == "auto" else _lengths(lengthscale)), []
+    said = []
     if lengthscale == "auto":
         lengths, factor = median_lengthscales(pool)
         said.append(
@@ -57,7 +57,7 @@ def assumed_kernel(
         )
     else:
         lengths = _lengths(lengthscale)
-    return RBF(lengths) if chosen == "rbf" else Matern(lengths, positive("smoothness", smoothness)), said
+    return RBF(lengths) if name == "rbf" else Matern(lengths, positive("smoothness", smoothness)), said
 
 
 def median_lengthscales(pool: Pool) -> tuple[tuple[float, ...], float]:
@@ -107,12 +107,15 @@ def _lengths(given: Any) -> Any:
 
 @dataclass(frozen=True)
 class Units:
-    """From the user's values to the model's rewards and back: reward = (sign · value − mean) / scale."""
+    """From the user's values to the run's rewards and back: reward = (sign · value − mean) / scale.
+
+    With a learned model, which has a transform of its own, it is the sign alone.
+    """
 
     sign: float
-    mean: float
-    scale: float
-    noise_std: float  # in the model's units
+    mean: float = 0.0
+    scale: float = 1.0
+    noise_std: float | None = None  # in the run's units; None: learned
     said: tuple[str, ...] = ()
 
     def rewards(self, values: Sequence[float]) -> Floats:
@@ -120,15 +123,15 @@ class Units:
         return (self.sign * np.asarray(values, dtype=np.float64) - self.mean) / self.scale
 
     def value(self, reward: float) -> float:
-        """A mean of the model in the user's units."""
+        """A reward in the user's units."""
         return self.sign * (reward * self.scale + self.mean)
 
     def spread(self, std: float) -> float:
-        """A standard deviation of the model in the user's units."""
+        """A standard deviation of rewards in the user's units."""
         return std * self.scale
 
     def interval(self, lower: float, upper: float) -> tuple[float, float]:
-        """An interval of the model in the user's units, the smaller end first."""
+        """An interval of rewards in the user's units, the smaller end first."""
         ends = sorted((self.value(lower), self.value(upper)))
         return ends[0], ends[1]
 

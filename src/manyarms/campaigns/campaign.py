@@ -19,9 +19,10 @@ from sqlalchemy import Connection
 
 from manyarms.campaigns.fingerprints import Progress
 from manyarms.campaigns.making import make, refuse_existing
-from manyarms.campaigns.model import Proposal, propose
+from manyarms.campaigns.model import Ground, Proposal, propose
 from manyarms.campaigns.schema import OPEN, TICKETS
-from manyarms.campaigns.settings import Request, Settings, settle
+from manyarms.campaigns.settings import Request, Settings
+from manyarms.campaigns.settling import settle
 from manyarms.campaigns.source import Source
 from manyarms.campaigns.store import Snapshot, Store, Ticket, now_text
 from manyarms.campaigns.telling import (
@@ -52,6 +53,8 @@ class Issued:
     predicted: float
     predicted_std: float
     reason: str  # why the batch ended
+    lower: float | None = None  # 90 % of measured values are expected in between
+    upper: float | None = None
 
 
 Deliver = Callable[[list[Issued]], None]
@@ -88,6 +91,7 @@ class Campaign:
         self._progress = progress
         self._elsewhere = None if pool is None else Path(pool)
         self._pool: Pool | None = None
+        self._ground: Ground | None = None
         self._source: Source | None = None
         try:
             with self.store.reading() as connection:
@@ -150,6 +154,13 @@ class Campaign:
         return self._pool
 
     @property
+    def ground(self) -> Ground:
+        """What every ask stands on, made once."""
+        if self._ground is None:
+            self._ground = Ground.of(self.settings, self.pool)
+        return self._ground
+
+    @property
     def id_column(self) -> str:
         """What the column of ids is called in batches and results."""
         return self.settings.source.id or "id"
@@ -194,16 +205,16 @@ class Campaign:
 
     def _proposed(self, seen: Snapshot, order: _Order) -> _Ready:
         started = time.perf_counter()
-        proposal = propose(self.pool, self.settings, seen, order.n, order.at_most)
+        proposal = propose(self.ground, seen, order.n, order.at_most)
         arms = proposal.batch.arms.tolist()
         lines = zip(
             proposal.batch.tickets.tolist(), arms, proposal.names, self.source.columns(arms),
-            proposal.predicted, proposal.predicted_std, strict=True,
+            proposal.predictions, strict=True,
         )  # fmt: skip
         number, reason = proposal.facts["number"], proposal.batch.ended_because
         issued = [
-            Issued(ticket, number, arm, name, columns, predicted, std, reason)
-            for ticket, arm, name, columns, predicted, std in lines
+            Issued(ticket, number, arm, name, columns, said.mean, said.std, reason, said.lower, said.upper)
+            for ticket, arm, name, columns, said in lines
         ]
         return _Ready(proposal, issued, seen.sequence, time.perf_counter() - started)
 
@@ -213,7 +224,8 @@ class Campaign:
         tickets = [
             {
                 "ticket": each.ticket, "arm": each.arm, "predicted": each.predicted,
-                "predicted_std": each.predicted_std, **order.held,
+                "predicted_std": each.predicted_std, "predicted_lower": each.lower,
+                "predicted_upper": each.upper, **order.held,
             }
             for each in issued
         ]  # fmt: skip
@@ -233,9 +245,12 @@ class Campaign:
         """Tickets handed out before, with the user's columns."""
         columns = self.source.columns([each.arm for each in tickets])
         return [
-            Issued(t.ticket, t.batch, t.arm, t.name, own, t.predicted, t.predicted_std, reason)
+            Issued(
+                t.ticket, t.batch, t.arm, t.name, own, t.predicted, t.predicted_std, reason,
+                t.predicted_lower, t.predicted_upper,
+            )
             for t, own in zip(tickets, columns, strict=True)
-        ]
+        ]  # fmt: skip
 
     # ------------------------------------------------------------------ telling
 

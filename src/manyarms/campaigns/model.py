@@ -1,8 +1,9 @@
 """The next ask as a pure function of what is stored: settings, pool, and one snapshot of the database.
 
-The model starts from the state that the last ask left, is rescaled to the units of everything told since,
-takes the new results in sorted by ticket, and chooses. Whoever asks, on whatever machine, after whatever
-interruption, gets the same batch.
+The model starts from the state that the last ask left, takes in the new results, in an order of their own,
+and chooses. A learned model is part of that state, and is learned again when results have doubled; beside a
+kernel that was given, rewards are rescaled to the units of everything told so far. Whoever asks, on whatever
+machine, after whatever interruption, gets the same batch.
 
 Learning needs only the arms that were pulled, so it happens on a pool of those, and the whole pool is passed
 over once, on the sketch that came out. That pass costs O(A·m²): the sketch is held to `most_inducing` arms.
@@ -18,8 +19,10 @@ import numpy as np
 
 from manyarms.campaigns.assumptions import Units, assumed_units, grouped, most_inducing
 from manyarms.campaigns.settings import Settings
+from manyarms.campaigns.settling import prepared_for
 from manyarms.campaigns.store import Result, Snapshot
-from manyarms.light_state import from_bytes, narrowed, to_bytes, widened
+from manyarms.learning import Prepared
+from manyarms.light_state import from_bytes, narrowed, take_in, to_bytes, widened
 from manyarms.optimizer import Optimizer
 from manyarms.policies import Policy, Sparse
 from manyarms.pool import Pool
@@ -27,55 +30,103 @@ from manyarms.trace import Batch
 from manyarms.validation import Floats, Ints
 
 BULK = 200  # results at once
+SHARE = 0.9
 _THINNINGS = 20
 
 
 @dataclass(frozen=True)
+class Prediction:
+    """What the model thinks of a candidate, in the user's units.
+
+    SHARE of the measured values are expected between `lower` and `upper`, which count the noise. A learned
+    model without any result does not know the user's units, and has no interval to give.
+    """
+
+    mean: float
+    std: float
+    lower: float | None = None
+    upper: float | None = None
+
+
+@dataclass(frozen=True)
 class Proposal:
-    """A batch that could be handed out, with what is to be stored about it; values in the user's units."""
+    """A batch that could be handed out, with what is to be stored about it."""
 
     batch: Batch
     names: list[str]
-    predicted: list[float]
-    predicted_std: list[float]
+    predictions: list[Prediction]
     facts: dict[str, Any]  # the batch's columns in the database
     state: bytes
 
 
-def current(pool: Pool, settings: Settings, seen: Snapshot, plate: bool = False) -> tuple[Optimizer, Units]:
+@dataclass(frozen=True)
+class Ground:
+    """What every ask stands on and none changes: the settings, and the candidates as the model sees them.
+
+    `prepared` is None where the kernel was given. Looking at the pool for a learned model takes all of it:
+    the scale of a column must not depend on which candidates were measured.
+    """
+
+    settings: Settings
+    pool: Pool
+    prepared: Prepared | None = None
+
+    @classmethod
+    def of(cls, settings: Settings, pool: Pool) -> Ground:
+        """For a campaign's pool."""
+        if not settings.learned:
+            return cls(settings, pool)
+        prepared = prepared_for(settings.source, pool)
+        return cls(settings, prepared.pool, prepared)
+
+    def only(self, arms: Ints) -> Ground:
+        """With these candidates alone."""
+        few = Pool(self.pool.take(arms), max_memory=self.pool.max_memory)
+        return replace(self, pool=few, prepared=self.prepared and replace(self.prepared, pool=few))
+
+    def assumed(self, seen: Snapshot, plate: bool) -> tuple[Policy, Units]:
+        """The policy, and the units its rewards are in."""
+        given = self.settings
+        if given.learned:
+            return given.build_policy(None, plate), Units(given.sign)
+        units = assumed_units(given.sign, given.noise, given.signal, given.mean, values_of(seen))
+        return given.build_policy(units.noise_std, plate), units
+
+    def run(self, policy: Policy, state: bytes | None) -> Optimizer:
+        """The run as the last ask left it."""
+        if state is None:
+            return Optimizer(self.pool, policy, **self.settings.run_settings(), prepared=self.prepared)
+        return from_bytes(state, self.pool, policy, self.prepared)
+
+
+def values_of(seen: Snapshot) -> list[tuple[int, float]]:
+    """Everything told that was no failure, as (arm, value)."""
+    return [(each.arm, each.value) for each in seen.results if each.value is not None]
+
+
+def current(ground: Ground, seen: Snapshot, plate: bool = False) -> tuple[Optimizer, Units]:
     """The model with every result told so far, about to be asked, and the units it works in."""
-    told = [(each.arm, each.value) for each in seen.results if each.value is not None]
-    units = assumed_units(settings.sign, settings.noise, settings.signal, settings.mean, told)
-    policy = settings.build_policy(settings.saved_kernel(), units.noise_std, plate)
+    policy, units = ground.assumed(seen, plate)
     if not seen.results or _made_for_the_pool(policy):
-        run = _at_the_last_ask(pool, settings, seen, policy)
-        _take_in(run, units, seen)
+        run = ground.run(policy, seen.state)
+        _tell(run, units, seen)
+        take_in(run)
         return run, units
     arms = np.unique([each.arm for each in seen.results])
     if seen.state is not None:
         state, arms = narrowed(seen.state, arms)
         seen = replace(seen, state=state)
-    few, seen = _only(pool, arms), _among(seen, arms)
-    run = _at_the_last_ask(few, settings, seen, policy)
-    _take_in(run, units, seen)
-    learned = _thinned(run, most_inducing(pool.n_arms), len(_fresh(seen)))
-    return from_bytes(widened(learned, arms, pool), pool, policy), units
+    few, seen = ground.only(arms), _among(seen, arms)
+    run = few.run(policy, seen.state)
+    _tell(run, units, seen)
+    learned = _thinned(run, most_inducing(ground.pool.n_arms), len(_fresh(seen)))
+    return ground.run(policy, widened(learned, arms, ground.pool)), units
 
 
 def _made_for_the_pool(policy: Policy) -> bool:
     """Whether the policy looks at the whole pool when it begins: for a feature map, or for prior draws."""
     own = ("on", "features", "prior", "posterior")
     return any(getattr(type(policy), name) is not getattr(Policy, name) for name in own)
-
-
-def _at_the_last_ask(pool: Pool, settings: Settings, seen: Snapshot, policy: Policy) -> Optimizer:
-    if seen.state is None:
-        return Optimizer(pool, policy, **settings.run_settings())
-    return from_bytes(seen.state, pool, policy)
-
-
-def _only(pool: Pool, arms: Ints) -> Pool:
-    return Pool(pool.take(arms), max_memory=pool.max_memory)
 
 
 def _among(seen: Snapshot, arms: Ints) -> Snapshot:
@@ -92,9 +143,9 @@ def _thinned(run: Optimizer, most: int, fresh: int) -> bytes:
     would enter, so after bulk results the sketch is drawn again. Fewer arms than a draw asks for widen the
     model's intervals and cost accuracy of its mean; they never make it overconfident (spec §1).
     """
-    learned = to_bytes(run, learn=True)
+    take_in(run)
     if not isinstance(run.policy, Sparse) or (fresh <= BULK and run.posterior.state.width <= most):
-        return learned
+        return to_bytes(run)
     oversampling = run.policy.oversampling
     run.extend_horizon(oversampling)
     for _ in range(_THINNINGS):
@@ -105,22 +156,28 @@ def _thinned(run: Optimizer, most: int, fresh: int) -> bytes:
     return to_bytes(run)
 
 
-def propose(pool: Pool, settings: Settings, seen: Snapshot, n: int | None, at_most: int | None) -> Proposal:
+def propose(ground: Ground, seen: Snapshot, n: int | None, at_most: int | None) -> Proposal:
     """The next batch: by the policy's rule, capped, or exactly n."""
-    run, units = current(pool, settings, seen, plate=n is not None)
+    run, units = current(ground, seen, plate=n is not None)
     batch = run.ask(n, at_most=at_most)
-    mean, std = run.predict(batch.arms)
     record = run.trace[-1]
     facts = {
         "number": seen.batches + 1, "size": len(batch), "ended_because": batch.ended_because,
         "ratio": float(record.ratio), "dictionary_size": record.dictionary_size, "width": float(record.width),
         "effective_dimension": float(record.effective_dimension), **_best(run, units),
     }  # fmt: skip
-    return Proposal(
-        batch, [str(id) for id in batch.ids],
-        [units.value(each) for each in mean.tolist()], [units.spread(each) for each in std.tolist()],
-        facts, to_bytes(run),
-    )  # fmt: skip
+    names = [str(id) for id in batch.ids]
+    return Proposal(batch, names, _predictions(run, units, batch.arms), facts, to_bytes(run))
+
+
+def _predictions(run: Optimizer, units: Units, arms: Ints) -> list[Prediction]:
+    numbers = zip(*(each.tolist() for each in (*run.predict(arms), *run.interval(arms, SHARE))), strict=True)
+    if run.model is not None and not run.model.n_pulls:
+        return [Prediction(units.value(mean), units.spread(std)) for mean, std, _, _ in numbers]
+    return [
+        Prediction(units.value(mean), units.spread(std), *units.interval(lower, upper))
+        for mean, std, lower, upper in numbers
+    ]
 
 
 def _best(run: Optimizer, units: Units) -> dict[str, Any]:
@@ -152,9 +209,9 @@ def _sums(arms: Ints, by_arm: dict[int, list[float]], units: Units) -> tuple[Flo
     return sums, np.array([math.fsum(r * r for r in each) for each in rewards])
 
 
-def _take_in(run: Optimizer, units: Units, seen: Snapshot) -> None:
+def _tell(run: Optimizer, units: Units, seen: Snapshot) -> None:
     """Results and given-up tickets since the last ask, in an order that does not depend on who was first."""
-    if seen.state is not None:
+    if seen.state is not None and run.model is None:
         _rescale(run, units, [each for each in seen.results if each.sequence <= seen.folded])
     fresh = _fresh(seen)
     if seen.forgotten:
@@ -163,9 +220,13 @@ def _take_in(run: Optimizer, units: Units, seen: Snapshot) -> None:
     if asked:
         tickets = sorted(asked)
         run.tell(tickets, **_outcomes([asked[ticket] for ticket in tickets], units))
-    unasked = [each for each in fresh if each.ticket is None]
+    unasked = sorted((each for each in fresh if each.ticket is None), key=_by_content)
     if unasked:
         run.tell(arms=np.array([each.arm for each in unasked]), **_outcomes(unasked, units))
+
+
+def _by_content(result: Result) -> tuple[int, bool, float]:
+    return result.arm, result.value is None, result.value or 0.0
 
 
 def _outcomes(results: list[Result], units: Units) -> dict[str, Any]:

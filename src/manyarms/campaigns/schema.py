@@ -30,6 +30,7 @@ from sqlalchemy import (
     insert,
     inspect,
     select,
+    text,
     update,
 )
 
@@ -101,6 +102,8 @@ TICKETS = Table(
     Column("arm", Integer, nullable=False),
     Column("predicted", Float, nullable=False),
     Column("predicted_std", Float, nullable=False),
+    Column("predicted_lower", Float),  # in between, 90 % of measured values are expected; NULL: not recorded
+    Column("predicted_upper", Float),
     Column("state", String(9), nullable=False, server_default=OPEN),
     Column("forgotten_sequence", Integer),
     Column("worker", Text),  # who measures it, when a `run` does
@@ -164,14 +167,22 @@ Step = Callable[[Connection], None]
 
 
 def create_tables(connection: Connection) -> None:
-    """Version 1: everything above. A table of another program that has one of our names is not taken over."""
+    """Version 1: the tables above. A table of another program that has one of our names is not taken over."""
     taken = sorted({*inspect(connection).get_table_names()} & {*METADATA.tables})
     if taken:
         raise DatabaseError(f"another program keeps a table {taken[0]!r} here: use a database of its own")
     METADATA.create_all(connection)
 
 
-STEPS: tuple[Step, ...] = (create_tables,)  # STEPS[i] leads from version i to i + 1
+def add_intervals(connection: Connection) -> None:
+    """Version 2: the interval in which a ticket's value is expected."""
+    there = {column["name"] for column in inspect(connection).get_columns(TICKETS.name)}
+    for name in ("predicted_lower", "predicted_upper"):
+        if name not in there:  # tables made by this program have them from the start
+            connection.execute(text(f"ALTER TABLE {TICKETS.name} ADD COLUMN {name} FLOAT"))
+
+
+STEPS: tuple[Step, ...] = (create_tables, add_intervals)  # STEPS[i] leads from version i to i + 1
 
 
 def version(connection: Connection) -> int:

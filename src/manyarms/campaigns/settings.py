@@ -1,4 +1,4 @@
-"""What a campaign is asked to do: the user's request, and the settings it becomes once the pool was seen.
+"""What a campaign is asked to do: the user's request, and the settings it becomes (`campaigns/settling.py`).
 
 Settings are written down once, at `new`, as plain JSON in the database, and never change.
 """
@@ -6,7 +6,6 @@ Settings are written down once, at `new`, as plain JSON in the database, and nev
 from __future__ import annotations
 
 import json
-import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -14,22 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from manyarms import policies
-from manyarms.campaigns.assumptions import (
-    LARGE_POOL,
-    NOISE_SHARE,
-    assumed_kernel,
-    assumed_storage,
-    most_inducing,
-)
 from manyarms.campaigns.source import Source
-from manyarms.errors import InvalidParameterError, SettingsError, shown
-from manyarms.kernels.base import KernelLike
-from manyarms.kernels.describe import describe, from_description
-from manyarms.optimizer import Optimizer
-from manyarms.pool import Pool
-from manyarms.validation import count, positive
+from manyarms.errors import SettingsError, shown
+from manyarms.kernels.describe import from_description
 
-GOALS = ("maximise", "minimise")
 AUTO = "auto"
 _ABSTRACT = ("Policy", "Sparse")
 _NO_BOUND = 1e12  # a batch ratio that no plate reaches
@@ -40,22 +27,24 @@ _TEXTS = ("pool", "id", "smiles", "bits", "goal", "kernel", "policy", "storage")
 class Request:
     """What `manyarms new` can be told, by options or by a TOML file with the same names.
 
-    Length-scales are in the units of the features, noise, signal and mean in those of the values.
+    Without a kernel everything about the model is learned. With one, length-scales are in the units of the
+    features, noise, signal and mean in those of the values, and what is left open is assumed.
     """
 
     pool: str
     id: str | None = None
     features: tuple[str, ...] | None = None
+    categories: tuple[str, ...] = ()
     smiles: str | None = None
     bits: str | None = None
     goal: str = "maximise"
     kernel: str = AUTO
     lengthscale: str | float | tuple[float, ...] = AUTO
-    smoothness: float = 2.5
+    smoothness: float | None = None  # of a Matérn kernel: 2.5
     noise: str | float = AUTO
     signal: str | float = AUTO
     mean: str | float = AUTO
-    policy: str = "BBKB"
+    policy: str = AUTO  # BBKB, by its local rule where the model is learned
     width: str | float = AUTO
     options: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
@@ -66,7 +55,8 @@ class Request:
 
     def source(self) -> Source:
         """The pool's file as this request describes it."""
-        return Source(Path(self.pool).absolute(), self.id, self.features, self.smiles, self.bits)
+        where = Path(self.pool).absolute()
+        return Source(where, self.id, self.features, self.categories, self.smiles, self.bits)
 
 
 def read_request(path: Path | None, given: Mapping[str, Any]) -> Request:
@@ -90,9 +80,10 @@ def read_request(path: Path | None, given: Mapping[str, Any]) -> Request:
             raise SettingsError(f"{name} must be a text, not {shown(wanted[name])}")
     if not isinstance(wanted.get("options", {}), dict):
         raise SettingsError(f"options must be a table of NAME = VALUE, not {shown(wanted['options'])}")
-    if isinstance(wanted.get("features"), str):
-        wanted["features"] = (wanted["features"],)
-    for name in ("features", "lengthscale"):
+    for name in ("features", "categories"):
+        if isinstance(wanted.get(name), str):
+            wanted[name] = (wanted[name],)
+    for name in ("features", "categories", "lengthscale"):
         if isinstance(wanted.get(name), list):
             wanted[name] = tuple(wanted[name])
     return Request(**wanted)
@@ -109,11 +100,15 @@ def _toml(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Settings:
-    """A campaign's settings for good. Noise, signal or mean of None is taken from the results at each ask."""
+    """A campaign's settings for good.
+
+    A kernel of None is learned, with everything about it. Beside one that was given, noise, signal or mean
+    of None is taken from the results at each ask.
+    """
 
     source: Source
     goal: str
-    kernel: dict[str, Any]  # as `manyarms.kernels.describe` writes it
+    kernel: dict[str, Any] | None  # as `manyarms.kernels.describe` writes it
     noise: float | None
     signal: float | None
     mean: float | None
@@ -125,28 +120,33 @@ class Settings:
     max_failures: int | None
     storage: str
     assumptions: tuple[str, ...]
+    columns: tuple[tuple[str, float], ...] = ()  # names and spreads of what a learned model sees, if numbers
+
+    @property
+    def learned(self) -> bool:
+        """Whether kernel, noise, mean and the scale of values are learned from the results."""
+        return self.kernel is None
 
     @property
     def sign(self) -> float:
         """What values are multiplied by, so that more is better inside."""
         return 1.0 if self.goal == "maximise" else -1.0
 
-    def build_policy(self, kernel: KernelLike, noise_std: float, plate: bool = False) -> policies.Policy:
-        """The policy with this kernel and noise, both in the model's own units.
+    def build_policy(self, noise_std: float | None, plate: bool = False) -> policies.Policy:
+        """The policy with its kernel and this noise, in the run's units; None: both are learned.
 
         For a plate, a width given as a number stays what it is. (`Optimizer.ask(n)` widens it by how far the
         plate goes past the batch ratio, which keeps the promise of a width that has one; a number has none,
-        and widened by the size of a plate it would only explore.)
+        and widened by the size of a plate it would only explore.) The ratio is then of no use, and the rule
+        for it is the one that costs no pass over the pool.
         """
         kind, options = policy_class(self.policy), dict(self.options)
-        if plate and not isinstance(options["width"], str) and "batch_ratio" in _option_names(kind):
-            options["batch_ratio"] = _NO_BOUND
+        if plate and (options["width"] == AUTO or not isinstance(options["width"], str)):
+            unused = {"batch_ratio": _NO_BOUND, "local": False}
+            options |= {name: unused[name] for name in option_names(kind) if name in unused}
+        kernel = AUTO if self.kernel is None else from_description(_tuples(self.kernel))
         built: policies.Policy = kind(kernel=kernel, noise_std=noise_std, **options)
         return built
-
-    def saved_kernel(self) -> KernelLike:
-        """The kernel settled on at `new`."""
-        return from_description(_tuples(self.kernel))
 
     def run_settings(self) -> dict[str, Any]:
         """What `Optimizer` takes beside pool and policy."""
@@ -162,35 +162,10 @@ class Settings:
         """What `to_json` wrote."""
         plain = json.loads(text)
         source = Source.from_plain(plain.pop("source"))
-        return cls(**{**plain, "source": source, "assumptions": tuple(plain["assumptions"])})
-
-
-def settle(request: Request, pool: Pool) -> Settings:
-    """The settings this request becomes on this pool; every mistake in it is found here."""
-    goal = request.goal.replace("ize", "ise")
-    if goal not in GOALS:
-        raise InvalidParameterError("goal", request.goal, "'maximise' or 'minimise'")
-    source = request.source().described(pool)
-    kernel, said = assumed_kernel(
-        pool, request.kernel, request.lengthscale, request.smoothness, source.molecular
-    )
-    storage, more = (request.storage, []) if request.storage != AUTO else assumed_storage(pool)
-    if pool.n_arms >= LARGE_POOL:
-        more = [*more, f"sketch: at most {most_inducing(pool.n_arms)} inducing arms on a pool of this size"]
-    kind = policy_class(request.policy)
-    settings = Settings(
-        source=source, goal=goal, kernel=describe(kernel),
-        noise=_number("noise", request.noise), signal=_number("signal", request.signal),
-        mean=_mean(request.mean), policy=kind.__name__,
-        options={"width": _width(kind, request.width), **_options(kind, request.options)},
-        seed=count("seed", request.seed, minimum=0),
-        budget=None if request.budget is None else count("budget", request.budget),
-        repeats=_repeats(request.repeats),
-        max_failures=count("max_failures", request.max_failures) if request.max_failures else None,
-        storage=storage, assumptions=(*said, *more),
-    )  # fmt: skip
-    Optimizer(pool, settings.build_policy(kernel, NOISE_SHARE), **settings.run_settings())
-    return settings
+        columns = tuple((name, spread) for name, spread in plain.pop("columns", ()))
+        return cls(
+            **{**plain, "source": source, "assumptions": tuple(plain["assumptions"]), "columns": columns}
+        )
 
 
 def policy_class(name: str) -> type[policies.Policy]:
@@ -207,45 +182,9 @@ def plain_name(name: str) -> str:
     return name.lower().replace("-", "").replace("_", "")
 
 
-def _option_names(kind: type[policies.Policy]) -> list[str]:
+def option_names(kind: type[policies.Policy]) -> list[str]:
+    """What `--option` can set: a policy's own settings."""
     return [each.name for each in fields(kind) if each.name not in ("kernel", "noise_std", "width")]
-
-
-def _width(kind: type[policies.Policy], given: str | float) -> str | float:
-    """What serves in practice, in posterior standard deviations, unless the user says otherwise."""
-    return kind.practical if given == AUTO else given
-
-
-def _options(kind: type[policies.Policy], options: Mapping[str, Any]) -> dict[str, Any]:
-    known = _option_names(kind)
-    for name in options:
-        if name not in known:
-            raise SettingsError(f"{kind.__name__} has no option {name!r}; it has {', '.join(known)}")
-    return dict(options)
-
-
-def _repeats(given: str | int) -> str | int:
-    return given if given in ("allow", "forbid") else count("repeats", given)
-
-
-def _number(name: str, given: str | float) -> float | None:
-    return None if given == AUTO else positive(name, _parsed(name, given))
-
-
-def _mean(given: str | float) -> float | None:
-    mean = None if given == AUTO else _parsed("mean", given)
-    if mean is not None and not math.isfinite(mean):
-        raise InvalidParameterError("mean", given, "finite")
-    return mean
-
-
-def _parsed(name: str, given: Any) -> float:
-    try:
-        if isinstance(given, bool):
-            raise TypeError
-        return float(given)
-    except (TypeError, ValueError):
-        raise SettingsError(f"{name} is 'auto' or a number, not {shown(given)}") from None
 
 
 def _tuples(description: dict[str, Any]) -> dict[str, Any]:

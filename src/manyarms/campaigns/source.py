@@ -14,7 +14,9 @@ from manyarms.campaigns.files import column_names, digest, text_columns
 from manyarms.campaigns.fingerprints import Progress, fingerprints
 from manyarms.errors import ChangedPoolError, SettingsError, TableError, UnknownArmError, shown
 from manyarms.pool import Pool
+from manyarms.tables import read_table
 
+MANY_TEXTS = 100  # different texts of a category, at most
 _DIGITS = 18  # of a row number, at most
 
 
@@ -27,15 +29,20 @@ class Source:
 
     path: Path
     id: str | None = None  # the column of the user's ids; None: the row number is the id
-    features: tuple[str, ...] | None = None  # None: all columns but the id
+    features: tuple[str, ...] | None = None  # None: all columns but the id and the categories
+    categories: tuple[str, ...] = ()  # columns of texts, each one of a few kinds
     smiles: str | None = None
     bits: str | None = None
     digest: str = ""
     n_arms: int = 0
 
     def __post_init__(self) -> None:
-        if sum(given is not None for given in (self.features, self.smiles, self.bits)) > 1:
+        plain = self.categories or self.features
+        if sum(given is not None for given in (plain, self.smiles, self.bits)) > 1:
             raise SettingsError("give the features, a SMILES column or a column of bits, one of them")
+        twice = {*self.categories} & {*(self.features or ()), *([self.id] if self.id else [])}
+        if twice:
+            raise SettingsError(f"column {min(twice)!r} cannot hold categories and something else")
 
     @property
     def molecular(self) -> bool:
@@ -58,14 +65,39 @@ class Source:
 
     def read(self, progress: Progress | None = None) -> Pool:
         """The pool itself."""
-        if not self.molecular:
+        if not self.molecular and not self.categories:
             return Pool.read(self.path, id=self.id, features=self.features)
         if not self.path.is_file():
             raise TableError(f"{self.path}: no such file")
-        features = self._fingerprints(progress) if self.smiles is not None else self._bits()
+        names = None
+        if self.categories:
+            features, names = self._mixed()
+        else:
+            features = self._fingerprints(progress) if self.smiles is not None else self._bits()
         if not len(features):
             raise TableError(f"{self.path}: a header but no rows")
-        return Pool(features, None if self.id is None else self._checked_names())
+        return Pool(features, None if self.id is None else self._checked_names(), names=names)
+
+    def _mixed(self) -> tuple[NDArray[Any], list[str]]:
+        """Columns of numbers as they are, and a column of zeros and ones for each text of a category."""
+        names = self.feature_columns()
+        parts = [read_table(self.path, features=names).features] if names else []
+        for column, texts in zip(self.categories, text_columns(self.path, self.categories), strict=True):
+            if "" in texts:
+                raise TableError(f"{self.path}: row {texts.index('')}, column {column!r}: the cell is empty")
+            kinds, codes = np.unique(texts, return_inverse=True)
+            if len(kinds) > MANY_TEXTS:
+                raise TableError(
+                    f"{self.path}: column {column!r} holds {len(kinds)} different texts, "
+                    f"more than {MANY_TEXTS}: too many for categories"
+                )
+            parts.append(np.eye(len(kinds))[codes])
+            names += [f"{column} = {kind}" for kind in kinds.tolist()]
+        return np.hstack(parts), names
+
+    def blocks(self, names: Sequence[str]) -> list[str]:
+        """The user's column behind each feature; texts of one category share a length-scale."""
+        return [next((c for c in self.categories if name.startswith(f"{c} = ")), name) for name in names]
 
     def _fingerprints(self, progress: Progress | None) -> NDArray[np.uint8]:
         assert self.smiles is not None
@@ -133,8 +165,9 @@ class Source:
         """Which of the user's columns hold numbers."""
         if self.molecular:
             return []
-        names = column_names(self.path)
-        return [name for name in names if name != self.id] if self.features is None else list(self.features)
+        if self.features is not None:
+            return list(self.features)
+        return [name for name in column_names(self.path) if name not in (self.id, *self.categories)]
 
     def plain(self) -> dict[str, Any]:
         """As JSON holds it."""
@@ -143,5 +176,10 @@ class Source:
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Source:
         """What `plain` described."""
-        features = plain["features"]
-        return cls(**{**plain, "path": Path(plain["path"]), "features": features and tuple(features)})
+        features, categories = plain["features"], tuple(plain.get("categories", ()))
+        return cls(
+            **{
+                **plain, "path": Path(plain["path"]), "features": features and tuple(features),
+                "categories": categories,
+            }
+        )  # fmt: skip

@@ -68,6 +68,8 @@ class Ticket:
     name: str
     predicted: float
     predicted_std: float
+    predicted_lower: float | None
+    predicted_upper: float | None
     state: str
     worker: str | None
     lease_until: float | None
@@ -317,7 +319,8 @@ class Store:
 
 
 _TICKET_COLUMNS = (
-    "ticket", "batch", "arm", "predicted", "predicted_std", "state", "worker", "lease_until",
+    "ticket", "batch", "arm", "predicted", "predicted_std", "predicted_lower", "predicted_upper", "state",
+    "worker", "lease_until",
 )  # fmt: skip
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,17 @@ from sqlalchemy import func, select
 from manyarms.campaigns.assumptions import Units, assumed_units, grouped
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.files import is_parquet, is_text_table, replacing
-from manyarms.campaigns.model import current
+from manyarms.campaigns.learned import learned_facts, learned_lines
+from manyarms.campaigns.model import current, values_of
 from manyarms.campaigns.report import BatchLine, Measurement, Report, TopRow
 from manyarms.campaigns.schema import ARMS, BATCHES, OPEN, RESULTS, TICKETS, same_ticket
+from manyarms.campaigns.settings import AUTO, Settings
+from manyarms.campaigns.store import Snapshot
 from manyarms.errors import MissingExtraError, NoResultsError, OutputError
 from manyarms.kernels.describe import from_description
+from manyarms.learning import LearnedModel
+from manyarms.light_state import model_of
+from manyarms.optimizer import Optimizer
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,8 @@ class Measured:
     note: str | None
     predicted: float | None
     predicted_std: float | None
+    predicted_lower: float | None  # 90 % of measured values are expected in between
+    predicted_upper: float | None
     batch: int | None
     told_at: str
 
@@ -44,7 +51,8 @@ def history(campaign: Campaign) -> list[Measured]:
     wanted = (
         select(
             RESULTS.c.ticket, ARMS.c.name.label("id"), RESULTS.c.value, RESULTS.c.failed, RESULTS.c.note,
-            TICKETS.c.predicted, TICKETS.c.predicted_std, TICKETS.c.batch, RESULTS.c.told_at,
+            TICKETS.c.predicted, TICKETS.c.predicted_std, TICKETS.c.predicted_lower,
+            TICKETS.c.predicted_upper, TICKETS.c.batch, RESULTS.c.told_at,
         )
         .join(ARMS, same_arm).outerjoin(TICKETS, same_ticket())
         .where(RESULTS.c.campaign == campaign.store.id).order_by(RESULTS.c.sequence)
@@ -82,10 +90,15 @@ def budget_left(budget: int | None, counts: Mapping[str, int]) -> int | None:
     return max(0, budget - counts["open"] - counts["told"] - counts["failed"])
 
 
-def status(campaign: Campaign) -> dict[str, Any]:
-    """Settings and counts. Nothing is computed by the model, and the pool is not opened."""
+def status(campaign: Campaign, model: LearnedModel | None = None) -> dict[str, Any]:
+    """Settings, counts, and what was learned by the last ask, or the model given.
+
+    Nothing is computed by the model, and the pool is not opened.
+    """
     settings, told, asked = campaign.settings, history(campaign), batches(campaign)
-    counts = ticket_counts(campaign)
+    counts, seen = ticket_counts(campaign), _snapshot(campaign)
+    if model is None and seen.state is not None:
+        model = model_of(seen.state)
     return {
         "campaign": str(campaign.store.where),
         "created_at": campaign.created_at,
@@ -95,7 +108,8 @@ def status(campaign: Campaign) -> dict[str, Any]:
             "id": settings.source.id, "digest": settings.source.digest,
         },
         "policy": {"name": settings.policy, **settings.options},
-        "kernel": settings.kernel,
+        "kernel": settings.kernel or AUTO,
+        "model": None if model is None else learned_facts(model, settings.columns, values_of(seen)),
         "seed": settings.seed,
         "budget": settings.budget,
         "budget_left": budget_left(settings.budget, counts),
@@ -110,16 +124,23 @@ def status(campaign: Campaign) -> dict[str, Any]:
         },
         "best_measured": best_measured(told, settings.sign),
         "last_batch": asked[-1] if asked else None,
-        "assumptions": [*settings.assumptions, *_units(campaign, told).said],
+        "assumptions": _assumptions(settings, model, seen),
     }  # fmt: skip
 
 
-def _units(campaign: Campaign, told: list[Measured]) -> Units:
-    """What the model takes mean, signal and noise to be, from everything told."""
-    arms: dict[str, int] = defaultdict(lambda: len(arms))
-    values = [(arms[each.id], each.value) for each in told if each.value is not None]
-    given = campaign.settings
-    return assumed_units(given.sign, given.noise, given.signal, given.mean, values)
+def _snapshot(campaign: Campaign) -> Snapshot:
+    with campaign.store.reading() as connection:
+        return campaign.store.snapshot(connection)
+
+
+def _assumptions(settings: Settings, model: LearnedModel | None, seen: Snapshot) -> list[str]:
+    """What was settled at `new`, and what the model took for granted since, each once."""
+    if settings.learned:
+        said = () if model is None else model.assumptions
+    else:
+        given = settings.noise, settings.signal, settings.mean
+        said = assumed_units(settings.sign, *given, values_of(seen)).said
+    return list(dict.fromkeys((*settings.assumptions, *said)))
 
 
 def best_measured(told: list[Measured], sign: float) -> dict[str, Any] | None:
@@ -133,11 +154,15 @@ def best_measured(told: list[Measured], sign: float) -> dict[str, Any] | None:
 
 def best(campaign: Campaign, k: int = 20, everywhere: bool = False) -> list[TopRow]:
     """The k candidates with the best model mean among those measured, or, `everywhere`, in the whole pool."""
-    with campaign.store.reading() as connection:
-        seen = campaign.store.snapshot(connection)
-    run, units = current(campaign.pool, campaign.settings, seen)
-    if not len(run.history):
+    seen = _snapshot(campaign)
+    if not values_of(seen):
         raise NoResultsError("no result has been told yet")
+    return _top(campaign, seen, *current(campaign.ground, seen), k, everywhere)
+
+
+def _top(
+    campaign: Campaign, seen: Snapshot, run: Optimizer, units: Units, k: int, everywhere: bool = False
+) -> list[TopRow]:
     mean, std = run.predict()
     arms = np.arange(campaign.pool.n_arms) if everywhere else run.history.arms
     top = arms[np.argsort(-mean[arms], kind="stable")[:k]].tolist()
@@ -153,25 +178,28 @@ def best(campaign: Campaign, k: int = 20, everywhere: bool = False) -> list[TopR
 
 
 def report(campaign: Campaign, k: int = 20, optimum: float | None = None) -> Report:
-    """All that the page shows."""
-    told = history(campaign)
+    """All that the page shows, by the model with every result told so far.
+
+    What a learned model said before there was any result is left out: it did not know the units.
+    """
+    told, seen = history(campaign), _snapshot(campaign)
+    if campaign.settings.learned:
+        told = [each if each.predicted_lower is not None else replace(each, predicted=None) for each in told]
+    model, top = None, []
+    if values_of(seen):
+        run, units = current(campaign.ground, seen)
+        model, top = run.model, _top(campaign, seen, run, units, k)
     shared = [each.name for each in fields(Measurement)]
     lines = [each.name for each in fields(BatchLine)]
     return Report(
         title=campaign.store.where.name,
         goal=campaign.settings.goal,
-        facts=facts(status(campaign)),
+        facts=facts(status(campaign, model)),
         measurements=[Measurement(**{name: getattr(each, name) for name in shared}) for each in told],
         batches=[BatchLine(**{name: batch[name] for name in lines}) for batch in batches(campaign)],
-        top=best(campaign, k) if any(not each.failed for each in told) else [],
+        top=top,
         optimum=optimum,
-        noise_std=_noise(campaign, told),
     )
-
-
-def _noise(campaign: Campaign, told: list[Measured]) -> float:
-    units = _units(campaign, told)
-    return units.spread(units.noise_std)
 
 
 def facts(found: dict[str, Any]) -> list[tuple[str, str]]:
@@ -185,7 +213,11 @@ def facts(found: dict[str, Any]) -> list[tuple[str, str]]:
         ("pool", f"{pool['path']}: {pool['candidates']} candidates, ids in "
                  f"{'the row number' if pool['id'] is None else repr(pool['id'])}"),
         ("policy", _options(policy.pop("name"), policy)),
-        ("kernel", repr(from_description(found["kernel"]))),
+        *(
+            learned_lines(found["model"])
+            if found["kernel"] == AUTO
+            else [("kernel", repr(from_description(found["kernel"])))]
+        ),
         ("seed", str(found["seed"])),
         ("repeats", str(found["repeats"])),
         ("budget", "none" if found["budget"] is None else f"{found['budget']}, {found['budget_left']} left"),
@@ -235,8 +267,8 @@ def _export_parquet(path: Path, names: list[str], told: list[Measured]) -> None:
     except ImportError:
         raise MissingExtraError("pyarrow", "parquet", "a Parquet file") from None
     kinds = [
-        pa.int64(), pa.int64(), pa.string(), pa.float64(), pa.bool_(), pa.string(), pa.float64(),
-        pa.float64(), pa.int64(), pa.string(),
+        pa.int64(), pa.int64(), pa.string(), pa.float64(), pa.bool_(), pa.string(),
+        *4 * [pa.float64()], pa.int64(), pa.string(),
     ]  # fmt: skip
     schema = pa.schema(list(zip(names, kinds, strict=True)))
     table = pa.Table.from_pylist([asdict(each) for each in told], schema=schema)

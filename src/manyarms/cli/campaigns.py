@@ -122,7 +122,7 @@ def tell(
 
 @guarded
 def status(campaign: CampaignArgument, as_json: JsonOption = False) -> None:
-    """Settings, counts, and what was assumed."""
+    """Settings, counts, what was learned and what was assumed."""
     with Campaign(campaign) as found:
         current = views.status(found)
     if as_json:

@@ -11,7 +11,7 @@ import typer
 
 from manyarms.campaigns import views
 from manyarms.campaigns.campaign import Campaign
-from manyarms.campaigns.settings import read_request
+from manyarms.campaigns.settings import AUTO, read_request
 from manyarms.cli.output import CampaignArgument, JsonOption, guarded, print_json, say
 from manyarms.cli.progress import bar
 from manyarms.errors import SettingsError
@@ -75,26 +75,39 @@ def new(
     features: Annotated[
         list[str] | None, typer.Option(help="Columns of numbers, with commas between. [default: all others]")
     ] = None,
+    categories: Annotated[
+        list[str] | None, typer.Option(help="Columns of texts, each one of a few kinds, with commas between.")
+    ] = None,
     smiles: Annotated[str | None, typer.Option(help="Column of molecules, instead of features.")] = None,
     bits: Annotated[str | None, typer.Option(help="Column of texts of 0 and 1, instead of features.")] = None,
     maximize: Annotated[
         bool | None, typer.Option("--maximize/--minimize", help="What is better. [default: maximize]")
     ] = None,
     kernel: Annotated[
-        str | None, typer.Option(help="auto, matern, rbf, linear, tanimoto or hamming. [default: auto]")
+        str | None,
+        typer.Option(help="matern, rbf, linear, tanimoto or hamming. [default: learned from the results]"),
     ] = None,
     lengthscale: Annotated[
-        str | None, typer.Option(help="One number or one per feature, in their units. [default: auto]")
+        str | None,
+        typer.Option(help="Beside a kernel: one number or one per feature, in their units. [default: auto]"),
     ] = None,
     smoothness: Annotated[float | None, typer.Option(help="ν of the Matérn kernel. [default: 2.5]")] = None,
     noise: Annotated[
-        str | None, typer.Option(help="Standard deviation of a measurement, in its units. [default: auto]")
+        str | None,
+        typer.Option(
+            help="Beside a kernel: standard deviation of a measurement, in its units. [default: auto]"
+        ),
     ] = None,
     signal: Annotated[
-        str | None, typer.Option(help="Standard deviation of the true values. [default: auto]")
+        str | None,
+        typer.Option(help="Beside a kernel: standard deviation of the true values. [default: auto]"),
     ] = None,
-    mean: Annotated[str | None, typer.Option(help="Average of the true values. [default: auto]")] = None,
-    policy: Annotated[str | None, typer.Option(help="The algorithm. [default: BBKB]")] = None,
+    mean: Annotated[
+        str | None, typer.Option(help="Beside a kernel: average of the true values. [default: auto]")
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option(help="The algorithm. [default: BBKB, by its local rule without a kernel]")
+    ] = None,
     width: Annotated[
         str | None,
         typer.Option(help="β: standard deviations, or a name from the papers. [default: 1]"),
@@ -105,7 +118,10 @@ def new(
     seed: Annotated[int | None, typer.Option(help="Everything random follows from it. [default: 0]")] = None,
     budget: Annotated[int | None, typer.Option(help="Tickets that may be handed out in all.")] = None,
     repeats: Annotated[
-        str | None, typer.Option(help="allow, forbid, or most pulls of a candidate. [default: forbid]")
+        str | None,
+        typer.Option(
+            help="allow, forbid, fresh (all before any again), most pulls of a candidate. [default: forbid]"
+        ),
     ] = None,
     max_failures: Annotated[
         int | None, typer.Option(help="Failures after which a candidate is left out; 0: never. [default: 1]")
@@ -117,7 +133,8 @@ def new(
 ) -> None:
     """Make a campaign on a table of candidates."""
     given = {
-        "pool": pool, "id": id, "features": _listed(features), "smiles": smiles, "bits": bits,
+        "pool": pool, "id": id, "features": _listed(features), "categories": _listed(categories),
+        "smiles": smiles, "bits": bits,
         "goal": None if maximize is None else "maximise" if maximize else "minimise",
         "kernel": kernel, "lengthscale": _numbers(lengthscale), "smoothness": smoothness,
         "noise": _number_or_word(noise), "signal": _number_or_word(signal), "mean": _number_or_word(mean),
@@ -132,5 +149,7 @@ def new(
         print_json(found)
     else:
         say(f"{campaign}: a campaign on {found['pool']['candidates']} candidates, goal: {found['goal']}")
+        if found["kernel"] == AUTO:
+            say("kernel, noise and the scale of values will be learned from the results")
         for sentence in found["assumptions"]:
             say(f"assumed  {sentence}")

@@ -159,21 +159,17 @@ def calibration_figure(report: Report) -> Figure | Missing:
     chart = Chart(label, both, both, "predicted", "measured", marks)
     legend = [("pairs", "measurement"), ("dashed", "predicted = measured")]
     outside = sum(not (0 <= both.share(p) <= 1 and 0 <= both.share(v) <= 1) for _, p, v in data.points)
-    return Figure(title, calibration_caption(data, report.noise_std, outside), legend, chart)
+    return Figure(title, calibration_caption(data, outside), legend, chart)
 
 
-def calibration_caption(data: Calibration, noise_std: float | None, outside: int) -> list[str]:
+def calibration_caption(data: Calibration, outside: int) -> list[str]:
     """The share inside the 90 % interval, and what that interval counts."""
     caption = ["Predictions are those made when the candidate was handed out."]
     caption += thinning(len(data.points), data.n_pairs) + strays(outside)
     if data.n_intervals:
         share = percent(data.inside / data.n_intervals)
         caption.append(f"{share} of the measured values lie inside their 90 % interval, which")
-        caption.append(
-            "counts the noise of a measurement."
-            if noise_std
-            else "does not count the noise of a measurement: with noise, fewer than 90 % are expected."
-        )
+        caption.append("counts the noise of a measurement.")
     return [*caption, f"Typical (root mean square) error {number(data.error)}."]
 
 

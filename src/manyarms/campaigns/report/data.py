@@ -15,7 +15,6 @@ MOST_POINTS = 1000  # dots in a chart
 MOST_STEPS = 400  # corners of a line
 MOST_BARS = 120
 MOST_REASONS = 6  # the palette has so many colours
-NINETY = 1.6448536269514722  # a normal variable lies within so many sd of its mean in 90 % of cases
 
 T = TypeVar("T")
 Point = tuple[float, float]
@@ -242,9 +241,10 @@ def calibration_data(report: Report) -> Calibration:
     distance = math.dist([predicted for _, predicted, _ in pairs], [value for *_, value in pairs])
     error = distance / math.sqrt(len(pairs)) if pairs else math.nan
     hits = [
-        abs(value - predicted) <= NINETY * math.hypot(std, report.noise_std or 0.0)
-        for m, predicted, value in pairs
-        if (std := usable(m.predicted_std)) is not None
+        lower <= value <= upper
+        for m, _, value in pairs
+        if (lower := usable(m.predicted_lower)) is not None
+        and (upper := usable(m.predicted_upper)) is not None
     ]
     return Calibration(thinned(pairs, MOST_POINTS), len(pairs), error, sum(hits), len(hits))
 

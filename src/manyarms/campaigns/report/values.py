@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 
 from manyarms.errors import InvalidParameterError
-from manyarms.validation import non_negative
 
 GOALS = ("maximise", "minimise")
 
@@ -20,7 +19,8 @@ class Measurement:
     value: float | None
     failed: bool
     predicted: float | None
-    predicted_std: float | None
+    predicted_lower: float | None  # 90 % of measured values are expected in between
+    predicted_upper: float | None
     batch: int | None
 
 
@@ -57,8 +57,7 @@ class TopRow:
 class Report:
     """Everything the page shows. Measurements are in the order of telling.
 
-    optimum: the best true value, where it is known. noise_std: with it, the intervals that measured values
-    are held against count the noise of a measurement.
+    optimum: the best true value, where it is known.
     """
 
     title: str
@@ -68,12 +67,9 @@ class Report:
     batches: list[BatchLine]
     top: list[TopRow]
     optimum: float | None = None
-    noise_std: float | None = None
 
     def __post_init__(self) -> None:
         if self.goal not in GOALS:
             raise InvalidParameterError("goal", self.goal, " or ".join(map(repr, GOALS)))
         if self.optimum is not None and not math.isfinite(self.optimum):
             raise InvalidParameterError("optimum", self.optimum, "a finite number or None")
-        if self.noise_std is not None:
-            non_negative("noise_std", self.noise_std)
