@@ -29,7 +29,8 @@ class Setting:
     """One candidate for the default."""
 
     name: str
-    policy: str = "BBKB"  # a policy of the library, "random", or "none": whatever it does without one
+    policy: str = "BBKB"  # a policy of the library, or "random"
+    by_library: bool = False  # `Optimizer` decides on first arms, fits and width, as for a user
     width: float = 1.0
     rewards: str = "rank"
     refresh: bool = False  # learn the reward transform again after every batch
@@ -124,7 +125,7 @@ def chosen_arms(task: Problem, setting: Setting, budget: int, batch: int, seed: 
     n_arms = len(task.truth)
     if setting.policy == "random":
         return rng.choice(n_arms, budget, replace=False)
-    if setting.policy == "none":
+    if setting.by_library:
         return _by_the_library(task, setting, budget, batch, seed, rng)
     prepared = _limited(task.prepared, setting)
     size = setting.design or design_size(task.prepared, budget)
@@ -159,8 +160,9 @@ def learn_transform(model: LearnedModel, history: History, kind: str) -> Learned
 def _by_the_library(
     task: Problem, setting: Setting, budget: int, batch: int, seed: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """`Optimizer` without a policy, as a user would call it."""
-    optimizer = ma.Optimizer(task.pool, None, seed, budget=budget, repeats=setting.repeats)
+    """`Optimizer` as a user would call it, with the policy it has by default or with another one."""
+    policy = None if setting.policy == "BBKB" else getattr(ma, setting.policy)()
+    optimizer = ma.Optimizer(task.pool, policy, seed, budget=budget, repeats=setting.repeats)
     while optimizer.spent < budget:
         asked = optimizer.ask(min(batch, budget - optimizer.spent))
         optimizer.tell(asked, task.pull(asked.arms, rng))
@@ -175,8 +177,10 @@ def settings() -> dict[str, Setting]:
         Setting("random", policy="random"),
         replace(default, name="eps-greedy", policy="EpsGreedy"),
         replace(default, name="exact", policy="GPUCB"),
-        replace(default, name="library", policy="none"),
-        replace(default, name="library, repeats", policy="none", repeats="allow"),
+        replace(default, name="library", by_library=True),
+        replace(default, name="library, repeats", by_library=True, repeats="allow"),
+        replace(default, name="library, eps-greedy", by_library=True, policy="EpsGreedy"),
+        replace(default, name="library, exact", by_library=True, policy="GPUCB"),
         replace(default, name="Thompson, sparse", policy="SGPTS"),
         *(replace(default, name=f"width {w:g}", width=w) for w in (0.25, 0.5, 0.7, 1.5, 2.0, 3.0)),
         replace(default, name="exact, width 2", policy="GPUCB", width=2.0),
