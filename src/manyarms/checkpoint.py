@@ -136,10 +136,10 @@ def _whole(run: Optimizer) -> dict[str, Any]:
 
 def _common(run: Optimizer) -> dict[str, Any]:
     """The part of the manifest that both forms have."""
-    ledger = run._ledger
+    ledger, model = run._ledger, run._mind.modelled.model
     return {
         "policy": _described_policy(run._mind.modelled.asked),
-        "model": None if run.model is None else run.model.describe(),
+        "model": None if model is None else model.describe(),
         "plan": run._plan,
         "started_with": run.started_with,
         "modelled_with": run.modelled_with,

@@ -231,6 +231,23 @@ class Planned:
 
 
 @dataclass(frozen=True)
+class FirstThese:
+    """Arms that are all in the batch anyway, then whatever fills the rest of it."""
+
+    arms: tuple[int, ...]
+    rest: Chooser
+
+    def fill(self, round: Round) -> Filled:
+        """The arms in order, hallucinated, and as many more as are wanted."""
+        assert round.limit is not None, "only a batch of a given size can need more than there are"
+        for arm in self.arms:
+            round.overlay.pull(arm)
+        round.allowed[list(self.arms)] -= 1
+        more = self.rest.fill(replace(round, limit=round.limit - len(self.arms)))
+        return replace(more, arms=[*self.arms, *more.arms])
+
+
+@dataclass(frozen=True)
 class UniformStart:
     """The first pull of a run: one arm uniformly at random, its own batch (spec §4, "Start")."""
 

@@ -70,6 +70,17 @@ class TableError(ManyarmsError, ValueError):
     """A file that cannot be read as a pool; the message names file, row and column."""
 
 
+class TextColumnError(TableError):
+    """A column that was to hold numbers and holds texts."""
+
+    def __init__(self, message: str, column: str) -> None:
+        super().__init__(message)
+        self.column = column
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.column)
+
+
 class MissingExtraError(ManyarmsError, ImportError):
     """An optional library is needed and not installed."""
 

@@ -65,12 +65,12 @@ class Modelled:
         """On a pool with more arms behind the present ones."""
         if self.prepared is None:
             return replace(self, pool=pool)
-        if self.prepared.pool is self.pool:  # nothing was rewritten
-            return replace(self, pool=pool, prepared=replace(self.prepared, pool=pool))
-        more = self.prepared.encode(pool.features[self.pool.n_arms :])
-        ids = pool.ids[self.pool.n_arms :] if pool.has_ids else None
-        seen = self.prepared.pool.extended(more, ids)
-        return replace(self, pool=pool, prepared=replace(self.prepared, pool=seen))
+        seen = pool
+        if self.prepared.pool is not self.pool:  # something was rewritten
+            more = self.prepared.encode(pool.features[self.pool.n_arms :])
+            ids = pool.ids[self.pool.n_arms :] if pool.has_ids else None
+            seen = self.prepared.pool.extended(more, ids)
+        return replace(self, pool=pool, prepared=self.prepared.extended(seen))
 
     # ------------------------------------------------------------------ learning
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from manyarms.choosers import Chooser, Filled, Planned, Round, UniformStart
+from manyarms.choosers import Chooser, Filled, FirstThese, Planned, Round, UniformStart
 from manyarms.draws import Draws, draw_functions
 from manyarms.errors import (
     BudgetSpentError,
@@ -123,12 +123,12 @@ class Optimizer:
         """
         started = time.perf_counter()
         limit, exactly = self._size(n, at_most)
-        allowed = self._allowed(eligible, limit if exactly and limit is not None else 1)
+        allowed, first = self._allowed(eligible, limit if exactly and limit is not None else 1)
         self._check_enough(allowed, limit, exactly)
         self._take_feedback()
         self._make_plan(limit if exactly else None)
         with self._streams.unused_on_error():
-            filled, width = self._fill(allowed, limit, exactly)
+            filled, width = self._fill(allowed, first, limit, exactly)
         return self._hand_out(filled, width, started)
 
     def _size(self, n: int | None, at_most: int | None) -> tuple[int | None, bool]:
@@ -150,8 +150,12 @@ class Optimizer:
             limit = left if limit is None else min(limit, left)
         return limit, n is not None
 
-    def _allowed(self, eligible: ArrayLike | None, size: int) -> Floats:
-        """How often each arm may be chosen in this batch, which has at least this size."""
+    def _allowed(self, eligible: ArrayLike | None, size: int) -> tuple[Floats, Ints]:
+        """How often each arm may be chosen in this batch, which has at least this size.
+
+        And which arms come first: the last untried ones, where the batch needs more than those.
+        """
+        nobody = np.empty(0, dtype=np.int64)
         allowed = np.full(self.pool.n_arms, np.inf)
         if self.repeats not in ("allow", "fresh"):
             allowed[:] = 1.0 if self.repeats == "forbid" else float(self.repeats)
@@ -168,8 +172,9 @@ class Optimizer:
             fresh = np.minimum(allowed, 1.0)
             fresh[self.history.arms] = 0.0
             fresh[list(self._ledger.pending.values())] = 0.0
-            return fresh if fresh.sum() >= size else allowed
-        return allowed
+            untried = np.flatnonzero(fresh > 0)
+            return (fresh, nobody) if len(untried) >= size else (allowed, untried)
+        return allowed, nobody
 
     def _mask(self, eligible: ArrayLike) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         array = as_array("eligible", eligible)
@@ -194,7 +199,7 @@ class Optimizer:
         if exactly and limit is not None and possible < limit:
             raise NothingToAskError(f"{limit} arms asked for, only {int(possible)} pulls are allowed")
 
-    def _fill(self, allowed: Floats, limit: int | None, exactly: bool) -> tuple[Filled, float]:
+    def _fill(self, allowed: Floats, first: Ints, limit: int | None, exactly: bool) -> tuple[Filled, float]:
         overlay = Hallucination(self.posterior)
         for arm, times in sorted(self._ledger.pending_counts().items()):
             overlay.pull(arm, times)
@@ -204,7 +209,8 @@ class Optimizer:
             self.posterior, overlay, self.policy.ending(), width, ratio,
             allowed, limit, exactly, self._streams, self.lazy, self._mind.prior,
         )  # fmt: skip
-        return self._chooser(allowed).fill(turn), width
+        chooser = self._chooser(allowed)
+        return (FirstThese(tuple(first.tolist()), chooser) if len(first) else chooser).fill(turn), width
 
     def _chooser(self, allowed: Floats) -> Chooser:
         """The policy's, once the initial design has been handed out and there are results."""
@@ -334,8 +340,11 @@ class Optimizer:
 
     @property
     def model(self) -> LearnedModel | None:
-        """What has been learned about kernel, noise and rewards, and what was assumed; None if given."""
-        return self._mind.modelled.model
+        """What every result told so far says about kernel, noise and rewards, and what was assumed.
+
+        None where the kernel was given.
+        """
+        return self._current()[2].modelled.model
 
     @property
     def posterior(self) -> Posterior:

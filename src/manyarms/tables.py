@@ -17,8 +17,10 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyarms.errors import InvalidFeaturesError, MissingExtraError, TableError, shown
+from manyarms.errors import InvalidFeaturesError, MissingExtraError, TableError, TextColumnError, shown
 from manyarms.features import joined_columns
+
+_TEXT = "is not a number"
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,8 @@ def _numbers(where: str, row: list[str], places: list[int], names: list[str]) ->
         for place, name in zip(places, names, strict=True)
         if (problem := _problem(row[place])) is not None
     )
-    raise TableError(f"{where}, column {name!r}: {problem}")
+    message = f"{where}, column {name!r}: {problem}"
+    raise TextColumnError(message, name) if problem.endswith(_TEXT) else TableError(message)
 
 
 def _problem(cell: str) -> str | None:
@@ -142,9 +145,9 @@ def _problem(cell: str) -> str | None:
     try:
         finite = math.isfinite(float(cell))
     except ValueError:
-        return f"{shown(cell)} is not a number"
+        return f"{shown(cell)} {_TEXT}"
     if "_" in cell:  # Python reads 1_000 as a number; in a table it is more likely a name
-        return f"{shown(cell)} is not a number"
+        return f"{shown(cell)} {_TEXT}"
     return None if finite else f"{shown(cell)} is not a finite number"
 
 
@@ -179,7 +182,8 @@ def _parquet_column(path: Path, name: str, column: Any, types: Any) -> NDArray[A
         column = column.cast("float64")
     elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
         cell = shown(column[0].as_py())
-        raise TableError(f"{path}: row 0, column {name!r}: {cell} is not a number (the column holds {kind})")
+        message = f"{path}: row 0, column {name!r}: {cell} {_TEXT} (the column holds {kind})"
+        raise TextColumnError(message, name)
     values = np.asarray(column.to_numpy())
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         row = int(np.flatnonzero(~np.isfinite(values))[0])

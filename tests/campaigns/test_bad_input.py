@@ -10,6 +10,8 @@ import sqlite3
 import subprocess
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from manyarms.campaigns import files
@@ -41,7 +43,10 @@ def new(folder: Path, *options: object, **changes: str) -> Done:
     [
         (["--id", "nobody"], ["'nobody'", "x1"]),
         (["--id", "name", "--features", "x1,x9"], ["'x9'"]),
-        (["--id", "name"], ["row 0", "'remark'", "'shelf 0' is not a number"]),
+        (["--id", "name"], ["row 0", "'remark'", "'shelf 0' is not a number", "--categories"]),
+        (["--id", "x1", "--categories", "name,remark"], ["'name' holds 120", "too many", "--features"]),
+        (["--id", "name", "--categories", "remark,remark"], ["twice", "remark"]),
+        (["--id", "name", "--categories", "name"], ["'name'", "something else"]),
         (["--id", "name", "--smiles", "remark"], ["row 0", "'remark'", "not a SMILES string"]),
         (["--id", "name", "--bits", "remark"], ["row 0", "'remark'", "0 and 1"]),
         (["--id", "name", "--features", "x1", "--smiles", "remark"], ["one of them"]),
@@ -93,6 +98,26 @@ def test_tables_that_cannot_be(tmp_path, text, words):
     (tmp_path / "pool.csv").write_text(text)
     refused(new(tmp_path, "--id", "name"), BAD_INPUT, *words)
     assert not list(tmp_path.glob("c.db*"))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("name,x,c\na,1,red\nb,2, \n", ["row 1", "'c'", "empty"]),
+        ("name,c = red,c\na,1,red\nb,2,blue\n", ["'c = red'", "rename"]),
+    ],
+)
+def test_categories_that_cannot_be(tmp_path, text, words):
+    (tmp_path / "pool.csv").write_text(text)
+    refused(new(tmp_path, "--id", "name", "--categories", "c"), BAD_INPUT, *words)
+
+
+def test_a_parquet_table_with_texts_is_told_of_categories(tmp_path):
+    table = pa.table({"name": ["a", "b"], "x": [1.0, 2.0], "c": ["red", "blue"]})
+    pq.write_table(table, tmp_path / "pool.parquet")
+    pool = tmp_path / "pool.parquet"
+    refused(new(tmp_path, "--id", "name", pool=pool), BAD_INPUT, "'c'", "'red'", "--categories")
+    assert new(tmp_path, "--id", "name", "--categories", "c", pool=pool).code == 0
 
 
 def test_files_that_are_not_there_or_of_no_known_kind(tmp_path):

@@ -291,3 +291,34 @@ def test_a_campaign_made_before_models_were_learned_goes_on(tmp_path, place):
         assert [each.predicted_lower is None for each in page.measurements] == [True] * 10 + [False] * 5
         assert render(page)
         assert Settings.from_json(campaign.settings.to_json()) == campaign.settings
+
+
+# ------------------------------------------------------------------ little to go by, and too much
+
+
+def test_before_any_result_there_are_no_units_to_speak_of(tmp_path):
+    with learned(tmp_path) as campaign:
+        campaign.ask(3)
+        found = status(campaign)
+        assert found["model"]["noise_in_units"] is None
+        assert dict(facts(found))["model"].endswith("until there are results to learn from")
+
+
+@pytest.mark.parametrize("goal", ["maximise", "minimise"])
+def test_an_outlier_between_two_fits_does_not_outweigh_the_rest(tmp_path, goal):
+    sign = 1 if goal == "maximise" else -1
+    with learned(tmp_path, goal=goal) as campaign:
+        rows = [(f"arm {i}", sign * value_of(*campaign.pool.features[i].tolist(), i)) for i in range(30)]
+        tell_rows(campaign, rows)
+        campaign.ask(2)
+        leader = best(campaign, 1)[0].id
+        tell_rows(campaign, [("arm 90", -1e6 * sign)])
+        assert status(campaign)["model"]["learned_again_at_the_next_ask"]
+        assert best(campaign, 1)[0].id == leader
+
+
+def test_one_result_gives_the_units(tmp_path):
+    with learned(tmp_path) as campaign:
+        tell_rows(campaign, [("arm 7", 5e9)])
+        top = best(campaign, 1)[0]
+        assert abs(top.mean - 5e9) < 2 * top.std < 5e9

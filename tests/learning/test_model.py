@@ -15,6 +15,7 @@ from tests.learning import oracle
 
 RNG = np.random.default_rng(0)
 FEATURES = RNG.normal(size=(400, 3))
+ORDERS = (slice(None), slice(None, None, -1))
 
 
 def learned(
@@ -136,8 +137,33 @@ def test_nothing_is_refitted_before_there_is_anything_to_learn() -> None:
     model = learned(FEATURES, [], [])
     history = History(400)
     assert not should_refit(model, history)
-    history.add([0, 1, 2], [0.0, 1.0, 2.0])
+    history.add([0], [1e9])
+    assert should_refit(model, history), "even one result shows the units"
+    model = learned(FEATURES, [0], [1e9])
+    assert not should_refit(model, history)
+    history.add([1], [1.1e9])
     assert should_refit(model, history)
+
+
+@pytest.mark.parametrize("outlier", [-1e3, 1e3, 1e12])
+def test_refit_when_a_result_lies_far_outside_what_was_seen(outlier: float) -> None:
+    """The transform goes straight on beyond its data: one such value would outweigh everything."""
+    arms, rewards = np.arange(20), FEATURES[:20, 0]
+    model = learned(FEATURES, arms, rewards)
+    history = History(400)
+    history.add([*arms, 20], [*rewards, 2 * rewards.max()])
+    assert not should_refit(model, history), "a new record is no reason"
+    history.add([21], [outlier])
+    assert should_refit(model, history)
+    assert not should_refit(learn(prepare(Pool(FEATURES)), history, np.random.default_rng(0)), history)
+
+
+def test_what_is_learned_does_not_depend_on_who_told_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selecting, "SCREENED", 20)
+    monkeypatch.setattr(selecting, "MOST_ARMS", 30)
+    rewards = np.sin(FEATURES[:50, 0])
+    forwards, backwards = (learned(FEATURES, np.arange(50)[order], rewards[order]) for order in ORDERS)
+    assert forwards == backwards
 
 
 def test_more_arms_than_an_exact_fit_can_take(monkeypatch: pytest.MonkeyPatch) -> None:

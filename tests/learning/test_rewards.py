@@ -122,3 +122,9 @@ def test_replicates_keep_average_and_scatter() -> None:
     np.testing.assert_allclose(seen.means, [0.5, 2.0, 3.0])
     np.testing.assert_allclose(seen.scatters, [0.5, 0.0, 0.0])  # Σ(y − 2)² = 2, over spread² = 4
     np.testing.assert_allclose(seen.sums, [1.5, 2.0, 3.0])
+
+
+def test_rewards_too_close_for_a_slope_are_equal() -> None:
+    transform, said = fit_transform(told(np.array([0.0, 1e-310, 5e-324])))
+    assert transform.describe()["transform"] == "standardised"
+    assert "all rewards are 0" in said[0]

@@ -159,3 +159,42 @@ def test_objects_need_a_kernel() -> None:
         prepare(Pool([{"a": 1}, {"a": 2}]))
     with pytest.raises(InvalidFeaturesError, match="give a kernel"):
         prepare(Pool([[f"name{i}"] for i in range(300)] + [[1.0]]))
+
+
+@pytest.mark.parametrize("texts", [[b"ab", b"\xe9", b"c"], [b"ab", b"\xe9c", b"cd"], ["", "", ""]])
+def test_bytes_and_empty_strings_are_compared_too(texts: list[object]) -> None:
+    prepared = prepare(Pool(np.array(texts)))
+    kernel = prepared.families[0].kernel(prepared.families[0].typical)
+    matrix = kernel.matrix(prepared.pool.features, prepared.pool.features)
+    assert (matrix == 1.0).all() == (len(set(texts)) == 1)
+
+
+def mixed(*rows: tuple[object, ...]) -> np.ndarray:
+    table = np.empty(len(rows), dtype=object)
+    table[:] = rows
+    return table
+
+
+def test_a_category_never_seen_before_is_none_of_them() -> None:
+    prepared = prepare(Pool(mixed(("a", "x"), ("b", "y"), ("a", "y"), ("b", "x"))))
+    assert isinstance(prepared.families[0], Codes)
+    seen, new = prepared.pool.features, prepared.encode(mixed(("c", "x")))
+    assert not (seen[:, 0] == new[0, 0]).any()
+    assert (seen[:, 1] == new[0, 1]).sum() == 2
+
+
+@pytest.mark.parametrize(
+    ("row", "says"), [(("red", "x"), "'red'"), ((1.0,), "1 cells"), ((1.0, "x", 2.0), "3 cells")]
+)
+def test_rows_added_later_must_be_like_the_others(row: tuple[object, ...], says: str) -> None:
+    prepared = prepare(Pool(mixed((1.0, "x"), (2.0, "y"), (3.5, "x"))))
+    with pytest.raises(InvalidFeaturesError, match=says):
+        prepared.encode(mixed(row))
+
+
+def test_a_kernel_that_cannot_take_added_arms_is_compared_no_longer() -> None:
+    pool = Pool(np.array([[0.0, 1.0], [1.0, 1.0], [2.0, 3.0]]))
+    prepared = prepare(pool)
+    whole, half = (prepared.extended(pool.extended([[value, 0.0]])) for value in (5.0, 0.5))
+    assert any(isinstance(family, Codes) for family in whole.families)
+    assert not any(isinstance(family, Codes) for family in half.families)

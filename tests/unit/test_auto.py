@@ -198,3 +198,25 @@ def test_an_arm_of_the_design_that_was_forgotten_comes_again():
     opt.forget(batch.tickets[:1])
     opt.tell(batch.tickets[1:], TRUTH[batch.arms[1:]])
     assert int(opt.ask(1).arms[0]) == int(batch.arms[0])
+
+
+def test_a_plate_larger_than_what_is_untried_has_all_of_it() -> None:
+    features = np.random.default_rng(0).random((40, 2))
+    truth = -((features - 0.3) ** 2).sum(axis=1)
+    run = ma.Optimizer(ma.Pool(features), seed=0)
+    first = run.ask(30)
+    run.tell(first, truth[first.arms])
+    plate = run.ask(20)
+    untried = np.setdiff1d(np.arange(40), first.arms)
+    assert plate.arms[:10].tolist() == untried.tolist()
+    run.tell(plate, truth[plate.arms])
+    few = run.ask(4, eligible=[7, 8, 9])
+    assert len(few) == 4
+    assert set(few.arms.tolist()) <= {7, 8, 9}
+
+
+def test_the_model_shown_is_the_one_predictions_come_from() -> None:
+    run = ma.Optimizer(ma.Pool(np.arange(12.0)[:, None]), seed=0)
+    run.tell(arms=[0, 5, 9, 3], rewards=[10.0, 25.0, 31.0, 17.0])
+    assert run.model is not None
+    assert run.model.n_pulls == 4

@@ -19,10 +19,11 @@ MOST_NAMED = 8  # length-scales in a line for people
 def learned_facts(
     model: LearnedModel, columns: Sequence[tuple[str, float]], told: Sequence[tuple[int, float]]
 ) -> dict[str, Any]:
-    """Everything found, the most influential column first; `told` are all results there are by now.
+    """Everything found, the most influential column first; `told` are all results by now, more being better.
 
     Length-scales count in spreads of their column, which makes them comparable; signal and noise in standard
-    deviations of all values on the model's scale, the noise also in the user's units about the middle value.
+    deviations of all values on the model's scale, the noise also in the user's units about the middle value,
+    once there are values that have units.
     """
     kernel = model.kernel
     assert isinstance(kernel, Scale)
@@ -32,7 +33,7 @@ def learned_facts(
         "lengthscales": _lengthscales(kernel.kernel, columns),
         "signal_std": math.sqrt(kernel.variance),
         "noise_std": model.noise_std,
-        "noise_in_units": 0.5 * float(high - low),
+        "noise_in_units": 0.5 * float(high - low) if model.n_pulls else None,
         "transform": model.transform.describe()["transform"],
         "results": model.n_pulls,
         "candidates": model.n_unique,
@@ -45,7 +46,7 @@ def learned_facts(
 def _due(model: LearnedModel, told: Sequence[tuple[int, float]]) -> bool:
     arms = [arm for arm, _ in told]
     history = History(1 + max(arms, default=0))
-    history.add(arms, [value for _, value in told])
+    history.add(arms, [reward for _, reward in told])
     return len(history) > 0 and should_refit(model, history)
 
 
@@ -68,6 +69,8 @@ def learned_lines(found: dict[str, Any] | None) -> list[tuple[str, str]]:
     """What `learned_facts` gave, to read; None where no ask has been made yet."""
     if found is None:
         return [("model", "learned from the results, beginning with the first ask")]
+    if not found["results"]:
+        return [("model", f"{found['family']} until there are results to learn from")]
     again = "; will be learned again at the next ask" if found["learned_again_at_the_next_ask"] else ""
     basis = f"learned from {found['results']} results of {found['candidates']} candidates{again}"
     noise = f"{found['noise_std']:.3g}, about {found['noise_in_units']:.3g} in your units"

@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 
 from manyarms.campaigns.files import column_names, digest, text_columns
 from manyarms.campaigns.fingerprints import Progress, fingerprints
-from manyarms.errors import ChangedPoolError, SettingsError, TableError, UnknownArmError, shown
+from manyarms.errors import (
+    ChangedPoolError,
+    SettingsError,
+    TableError,
+    TextColumnError,
+    UnknownArmError,
+    shown,
+)
 from manyarms.pool import Pool
 from manyarms.tables import read_table
 
@@ -43,6 +50,8 @@ class Source:
         twice = {*self.categories} & {*(self.features or ()), *([self.id] if self.id else [])}
         if twice:
             raise SettingsError(f"column {min(twice)!r} cannot hold categories and something else")
+        if len({*self.categories}) < len(self.categories):
+            raise SettingsError(f"a column is named twice among the categories {shown(self.categories)}")
 
     @property
     def molecular(self) -> bool:
@@ -65,6 +74,15 @@ class Source:
 
     def read(self, progress: Progress | None = None) -> Pool:
         """The pool itself."""
+        try:
+            return self._read(progress)
+        except TextColumnError as problem:
+            raise TableError(
+                f"{problem}; a column of texts is named by --categories, "
+                f"and --features names the columns of numbers to use"
+            ) from None
+
+    def _read(self, progress: Progress | None) -> Pool:
         if not self.molecular and not self.categories:
             return Pool.read(self.path, id=self.id, features=self.features)
         if not self.path.is_file():
@@ -82,14 +100,21 @@ class Source:
         """Columns of numbers as they are, and a column of zeros and ones for each text of a category."""
         names = self.feature_columns()
         parts = [read_table(self.path, features=names).features] if names else []
+        for name in names:
+            if self._behind(name) != name:
+                raise TableError(
+                    f"{self.path}: column {name!r} is called like a text of a category: rename it"
+                )
         for column, texts in zip(self.categories, text_columns(self.path, self.categories), strict=True):
-            if "" in texts:
-                raise TableError(f"{self.path}: row {texts.index('')}, column {column!r}: the cell is empty")
+            empty = next((row for row, text in enumerate(texts) if not text.strip()), None)
+            if empty is not None:
+                raise TableError(f"{self.path}: row {empty}, column {column!r}: the cell is empty")
             kinds, codes = np.unique(texts, return_inverse=True)
             if len(kinds) > MANY_TEXTS:
                 raise TableError(
                     f"{self.path}: column {column!r} holds {len(kinds)} different texts, "
-                    f"more than {MANY_TEXTS}: too many for categories"
+                    f"more than {MANY_TEXTS}: too many for categories; "
+                    f"--features names the columns of numbers to use without it"
                 )
             parts.append(np.eye(len(kinds))[codes])
             names += [f"{column} = {kind}" for kind in kinds.tolist()]
@@ -97,7 +122,10 @@ class Source:
 
     def blocks(self, names: Sequence[str]) -> list[str]:
         """The user's column behind each feature; texts of one category share a length-scale."""
-        return [next((c for c in self.categories if name.startswith(f"{c} = ")), name) for name in names]
+        return [self._behind(name) for name in names]
+
+    def _behind(self, name: str) -> str:
+        return next((column for column in self.categories if name.startswith(f"{column} = ")), name)
 
     def _fingerprints(self, progress: Progress | None) -> NDArray[np.uint8]:
         assert self.smiles is not None

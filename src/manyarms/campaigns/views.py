@@ -99,6 +99,7 @@ def status(campaign: Campaign, model: LearnedModel | None = None) -> dict[str, A
     counts, seen = ticket_counts(campaign), _snapshot(campaign)
     if model is None and seen.state is not None:
         model = model_of(seen.state)
+    rewards = [(arm, settings.sign * value) for arm, value in values_of(seen)]
     return {
         "campaign": str(campaign.store.where),
         "created_at": campaign.created_at,
@@ -109,7 +110,7 @@ def status(campaign: Campaign, model: LearnedModel | None = None) -> dict[str, A
         },
         "policy": {"name": settings.policy, **settings.options},
         "kernel": settings.kernel or AUTO,
-        "model": None if model is None else learned_facts(model, settings.columns, values_of(seen)),
+        "model": None if model is None else learned_facts(model, settings.columns, rewards),
         "seed": settings.seed,
         "budget": settings.budget,
         "budget_left": budget_left(settings.budget, counts),

@@ -16,6 +16,7 @@ from manyarms.learning.prepared import Prepared, from_numbers, rewritten
 from manyarms.pool import Pool
 
 FINGERPRINT_BITS = 64  # columns of zeros and ones from which on they are taken for a fingerprint
+_NONE = -1  # the code of an arm, added later, that is none of the categories
 MANY_TEXTS = 100  # a column with more different texts than this, in half the arms or more, is a name
 
 
@@ -30,7 +31,8 @@ def from_bits(pool: Pool) -> Prepared | None:
         def decode(features: Any) -> NDArray[Any]:
             ones = np.asarray(features) != 0
             ends = [*starts[1:], ones.shape[1]]
-            codes = [ones[:, a:b].argmax(axis=1) for a, b in zip(starts, ends, strict=True)]
+            blocks = [ones[:, a:b] for a, b in zip(starts, ends, strict=True)]
+            codes = [np.where(block.any(axis=1), block.argmax(axis=1), _NONE) for block in blocks]
             return np.column_stack(codes).astype(np.int32)
 
         said = f"{pool.n_features} columns of zeros and ones are {len(starts)} one-hot blocks: Hamming"
@@ -69,18 +71,21 @@ def from_texts(pool: Pool) -> Prepared:
         return Prepared(pool, (Codes(),), (), np.asarray, ("columns of words: Hamming",))
     if features.ndim == 2:
         return from_table(pool)
-    width = features.astype(np.str_).dtype.itemsize // 4
+    width = features.dtype.itemsize // (4 if features.dtype.kind == "U" else 1)
 
     def characters(texts: Any) -> NDArray[Any]:
-        fixed = np.ascontiguousarray(np.asarray(texts).astype(f"<U{width}"))
+        letters = np.asarray(texts)
+        letters = letters if letters.dtype.kind == "U" else np.char.decode(letters, "latin-1")
+        fixed = np.ascontiguousarray(letters.astype(f"<U{width}"))
         return fixed.view(np.uint32).reshape(len(fixed), width).astype(np.int32)
 
     lengths = np.strings.str_len(features)
     said = ["strings are compared position by position: Hamming"]
     if lengths.min() < lengths.max():
         said.append(f"strings of {lengths.min()} to {lengths.max()} characters are padded at the end")
-        return Prepared(rewritten(pool, characters), (Codes(),), (), characters, tuple(said))
-    return Prepared(pool, (Codes(),), (), np.asarray, tuple(said))
+    elif features.dtype.kind == "U" and lengths.min() > 0:
+        return Prepared(pool, (Codes(),), (), np.asarray, tuple(said))
+    return Prepared(rewritten(pool, characters), (Codes(),), (), characters, tuple(said))
 
 
 def from_table(pool: Pool) -> Prepared:
@@ -92,6 +97,8 @@ def from_table(pool: Pool) -> Prepared:
 
     def encode(features: Any) -> NDArray[Any]:
         rows = _as_table(np.asarray(features))
+        if rows.shape[1] != table.shape[1]:
+            raise InvalidFeaturesError(f"an arm has {rows.shape[1]} cells, the pool's have {table.shape[1]}")
         return np.hstack([_encoded(rows[:, j], codes) for j, codes in places.items()])
 
     numbers = rewritten(pool, encode)
@@ -145,7 +152,10 @@ def _as_table(features: NDArray[Any]) -> NDArray[np.object_]:
 def _encoded(values: NDArray[np.object_], places: dict[str, int]) -> NDArray[Any]:
     """A column of numbers, or one column per category; a category never seen before is none of them."""
     if not places:
-        return values.astype(np.float64)[:, None]
+        try:
+            return values.astype(np.float64)[:, None]
+        except ValueError as problem:
+            raise InvalidFeaturesError(f"a text in a column that holds numbers: {problem}") from None
     ones = np.zeros((len(values), len(places)))
     for row, value in enumerate(values.tolist()):
         if str(value) in places:

@@ -19,13 +19,22 @@ from manyarms.history import History
 from manyarms.kernels import KernelLike, Scale
 from manyarms.kernels.describe import describe, from_description
 from manyarms.learning.fitting import PRIOR, STOPPED, Fit, at_prior
-from manyarms.learning.rewards import Targets, Transform, fit_transform, targets, transform_from
+from manyarms.learning.rewards import (
+    NO_DIFFERENCE,
+    Targets,
+    Transform,
+    averages,
+    fit_transform,
+    targets,
+    transform_from,
+)
 from manyarms.learning.scaling import Prepared
 from manyarms.learning.selecting import select
 from manyarms.validation import Floats
 
 FEWEST_ARMS = 3  # different arms below which the priors are used as they are
 GROWTH = 2.0
+FAR_OUT = 6.0  # standard deviations on the model's scale that no sample of normal scores reaches
 NOTABLE_BLUR = 0.01  # a tenth of the rewards' standard deviation
 
 
@@ -95,9 +104,22 @@ def model_from(description: dict[str, Any]) -> LearnedModel:
 
 
 def should_refit(model: LearnedModel, history: History) -> bool:
-    """Whether the number of different arms, or of pulls, has doubled since the model was learned."""
+    """Whether there is much more to learn from, or something that the model has no room for.
+
+    The number of different arms, or of pulls, has doubled. Or hardly any arm was known: not even the scale of
+    the rewards. Or an average lies far outside all that were seen, where the transform knows only to go
+    straight on: one outlier would outweigh all other results until they have doubled.
+    """
+    if model.n_unique < FEWEST_ARMS and len(history) > model.n_unique:
+        return True
     more_arms = len(history) >= max(GROWTH * model.n_unique, FEWEST_ARMS)
-    return more_arms or (len(history) >= FEWEST_ARMS and history.pulls >= GROWTH * model.n_pulls)
+    more_pulls = len(history) > 0 and history.pulls >= GROWTH * model.n_pulls
+    return more_arms or more_pulls or _outgrown(model, history)
+
+
+def _outgrown(model: LearnedModel, history: History) -> bool:
+    means, _ = averages(history)
+    return bool(np.abs(model.transform.forward(means)).max(initial=0.0) > FAR_OUT)
 
 
 def learn(
@@ -116,7 +138,7 @@ def learn(
     transform, said = fit_transform(history, rewards)
     seen = targets(history, transform)
     said = (*prepared.assumptions, *said)
-    if len(history) < FEWEST_ARMS or np.ptp(seen.means) == 0:
+    if len(history) < FEWEST_ARMS or np.ptp(seen.means) < NO_DIFFERENCE:
         said = (*said, f"{len(history)} different arms have results: kernel and noise are guesses so far")
         return _model(at_prior(prepared.families[0]), transform, history, said)
     found = select(prepared, seen, rng)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from manyarms.errors import InvalidFeaturesError
 from manyarms.learning.columns import Column
 from manyarms.learning.families import Codes, Distances, Family
 from manyarms.pool import Pool
@@ -37,11 +38,25 @@ class Prepared:
         """How many features can each have a length-scale of their own."""
         return 1 + max(self.groups, default=-1)
 
+    def extended(self, pool: Pool) -> Prepared:
+        """On a pool with more arms; kernels that cannot take those are compared no longer."""
+        more = pool.features[self.pool.n_arms :]
+        usual, *others = self.families
+        return replace(self, pool=pool, families=(usual, *(each for each in others if _takes(each, more))))
+
     def per_feature(self, family: Family) -> Family | None:
         """The family with a length-scale per feature, where that is different."""
         if isinstance(family, Distances) and self.dimension > 1:
             return family.regrouped(self.groups)
         return None
+
+
+def _takes(family: Family, features: Any) -> bool:
+    try:
+        family.kernel(family.typical).diag(features)
+    except InvalidFeaturesError:
+        return False
+    return True
 
 
 def rewritten(pool: Pool, encode: Encode) -> Pool:

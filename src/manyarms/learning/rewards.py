@@ -28,6 +28,7 @@ from manyarms.validation import Floats, Ints
 HEAVY_TAIL = 5.0  # robust standard deviations between the median and the farthest average
 _NORMAL_IQR = 1.3489795
 _ROUNDING = 1e-13  # of a sum of squares, relative
+NO_DIFFERENCE = 1e-290  # rewards closer than this count as equal: the slope between them would overflow
 _KNOTS = 257  # of the normal scores, evenly spaced in score, so that both tails are kept value by value
 
 
@@ -128,16 +129,17 @@ def averages(history: History) -> tuple[Floats, Floats]:
 
 
 def targets(history: History, transform: Transform) -> Targets:
-    """What the model is fitted to."""
-    counts = history.counts
-    means, scatters = averages(history)
+    """What the model is fitted to, in order of arms: what is learned must not depend on who told first."""
+    order = np.argsort(history.arms)
+    counts = history.counts[order]
+    means, scatters = (each[order] for each in averages(history))
     noise = math.sqrt(float(scatters.sum()) / max(float((counts - 1.0).sum()), 1.0))
     mapped = np.zeros(len(means))
     if noise > 0:
         chord = transform.forward(means + noise) - transform.forward(means - noise)
         mapped = (np.sqrt(scatters) * (chord / (2.0 * noise))) ** 2
     blur = tie_blur(means) if isinstance(transform, NormalScores) else 0.0
-    return Targets(history.arms, counts, transform.forward(means), mapped, blur)
+    return Targets(history.arms[order], counts, transform.forward(means), mapped, blur)
 
 
 def tail(values: Floats) -> float:
@@ -160,7 +162,7 @@ def fit_transform(history: History, kind: str = "rank") -> tuple[Transform, tupl
     means, _ = averages(history)
     if not len(means):
         return Standardised(), ("no result yet: rewards are assumed to be about 0, give or take 1",)
-    if means.min() == means.max():
+    if np.ptp(means) < NO_DIFFERENCE:
         constant, size = float(means[0]), max(abs(float(means[0])), 1.0)
         said = f"all rewards are {constant:g} so far: differences of about {size:g} are assumed"
         return Standardised(constant, size), (said,)
