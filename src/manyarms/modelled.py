@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from manyarms.errors import InvalidParameterError
+from manyarms.errors import InvalidParameterError, UnsuitableKernelError
 from manyarms.history import History
 from manyarms.learning import LearnedModel, Prepared, Targets, learn, prepare, should_refit
 from manyarms.policies import Policy
@@ -37,7 +37,7 @@ class Modelled:
             return cls(pool, policy.on(pool))
         if prepared is not None and prepared.pool.n_arms != pool.n_arms:
             raise InvalidParameterError("prepared", prepared.pool, f"made of this pool of {pool.n_arms} arms")
-        prepared = prepared or prepare(pool)
+        prepared = _usable(policy, prepared or prepare(pool))
         return cls(pool, policy, prepared, learn(prepared, History(pool.n_arms), rng))
 
     @property
@@ -107,3 +107,24 @@ class Modelled:
         if self.model is None:
             return mean, std
         return self.rewards(mean), 0.5 * (self.rewards(mean + std) - self.rewards(mean - std))
+
+
+def _usable(policy: Policy, prepared: Prepared) -> Prepared:
+    """With the kernels alone that the policy can take: Fourier features exist for few of them.
+
+    Found out before anything is asked, and an error where there is none.
+    """
+    if type(policy).features is Policy.features:
+        return prepared
+    kept, problems = [], []
+    for family in prepared.families:
+        asked = policy.with_model(family.kernel(family.typical), 1.0).on(prepared.pool)
+        try:
+            asked.features(prepared.pool, np.random.default_rng(0))
+        except UnsuitableKernelError as problem:
+            problems.append(problem)
+        else:
+            kept.append(family)
+    if not kept:
+        raise problems[0]
+    return replace(prepared, families=tuple(kept))

@@ -179,13 +179,23 @@ def test_awkward_pools_and_results_keep_going_and_say_what_was_assumed(tmp_path,
         assert len(history(campaign)) == told
 
 
-def test_a_policy_that_cannot_use_every_kernel_in_question_is_refused_at_once(tmp_path):
+def test_a_policy_learns_among_the_kernels_it_can_use_and_is_refused_where_there_is_none(tmp_path):
     """Integers may turn out to be codes, and Fourier features know no Hamming kernel."""
-    np.save(tmp_path / "pool.npy", AWKWARD["codes"][0])
-    done = cli("new", tmp_path / "c.db", "--pool", tmp_path / "pool.npy", "--policy", "rffts")
+    codes, value = AWKWARD["codes"]
+    np.save(tmp_path / "pool.npy", codes)
+    with Campaign.new(
+        tmp_path / "c.db", Request(pool=str(tmp_path / "pool.npy"), policy="rffts")
+    ) as campaign:
+        rows = "".join(f"{i},{value(i)}\n" for i in range(30))
+        campaign.tell_bytes(f"id,value\n{rows}".encode(), "old.csv")
+        assert len(campaign.ask(3)) == 3
+        assert status(campaign)["model"]["family"] != "Hamming"
+    (tmp_path / "bits.csv").write_text("name,print\n" + "".join(f"m{i},{i:08b}\n" for i in range(60)))
+    given = ("--pool", tmp_path / "bits.csv", "--id", "name", "--bits", "print", "--policy", "rffts")
+    done = cli("new", tmp_path / "d.db", *given)
     assert done.code == 3
-    assert "Hamming" in done.err
-    assert not (tmp_path / "c.db").exists()
+    assert "Tanimoto" in done.err
+    assert not (tmp_path / "d.db").exists()
 
 
 def test_columns_of_bits_are_compared_by_tanimoto_even_where_they_could_be_numbers(tmp_path):

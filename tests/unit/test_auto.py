@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import manyarms as ma
-from manyarms.errors import AllFailedError, InvalidKernelError, InvalidParameterError
+from manyarms.errors import AllFailedError, InvalidKernelError, InvalidParameterError, UnsuitableKernelError
 from manyarms.learning import prepare
 
 RNG = np.random.default_rng(0)
@@ -220,3 +220,20 @@ def test_the_model_shown_is_the_one_predictions_come_from() -> None:
     run.tell(arms=[0, 5, 9, 3], rewards=[10.0, 25.0, 31.0, 17.0])
     assert run.model is not None
     assert run.model.n_pulls == 4
+
+
+def test_only_kernels_are_learned_that_the_policy_can_use() -> None:
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 5, size=(600, 6))
+    truth = rng.normal(size=(6, 5))[np.arange(6), codes].sum(axis=1)  # for which Hamming is right
+    families = {}
+    for policy in (ma.SGPTS(), ma.RFFTS()):
+        run = ma.Optimizer(ma.Pool(codes), policy, seed=0)
+        run.tell(arms=np.arange(100), rewards=truth[:100])
+        run.ask()
+        assert run.model is not None
+        families[type(policy).__name__] = run.model.family
+    assert families["SGPTS"] == "Hamming"
+    assert families["RFFTS"] != "Hamming"
+    with pytest.raises(UnsuitableKernelError):
+        ma.Optimizer(ma.Pool(["abc", "abd", "xbc"]), ma.RFFTS())

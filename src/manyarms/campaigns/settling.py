@@ -55,17 +55,8 @@ def settle(request: Request, pool: Pool) -> Settings:
         columns=_columns(prepared, source.blocks(pool.names or [])),
     )  # fmt: skip
     policy = settings.build_policy(None if settings.learned else NOISE_SHARE)
-    if prepared is not None:
-        _check_every_family(policy, prepared)
     Optimizer(pool, policy, **settings.run_settings(), prepared=prepared)
     return settings
-
-
-def _check_every_family(policy: policies.Policy, prepared: Prepared) -> None:
-    """Whether the policy can use any kernel that may be learned: an ask must not find out that it cannot."""
-    for family in prepared.families:
-        asked = policy.with_model(family.kernel(family.typical), 1.0).on(prepared.pool)
-        asked.features(prepared.pool, np.random.default_rng(0))
 
 
 def _prepared(request: Request, source: Source, pool: Pool) -> Prepared | None:
