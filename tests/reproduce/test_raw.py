@@ -50,7 +50,11 @@ def test_a_result_is_found_for_exactly_its_settings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", ["raw", "timings"])
-@pytest.mark.parametrize("damage", [b"", b"nonsense", gzip.compress(b"# {}\nt\n1,2\n")])
+@pytest.mark.parametrize(
+    "damage",
+    [b"", b"nonsense", gzip.compress(b"# {}\nt\n1,2\n")],
+    ids=["empty", "nonsense", "another table"],  # compressed bytes hold the time, which no name of a test may
+)
 def test_a_damaged_file_is_as_good_as_none(tmp_path: Path, folder: str, damage: bytes) -> None:
     raw = RawFolder(tmp_path, "toy")
     raw.write(JOB, outcome())
