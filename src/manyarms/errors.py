@@ -73,13 +73,6 @@ class TableError(ManyarmsError, ValueError):
 class TextColumnError(TableError):
     """A column that was to hold numbers and holds texts."""
 
-    def __init__(self, message: str, column: str) -> None:
-        super().__init__(message)
-        self.column = column
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (str(self), self.column)
-
 
 class MissingExtraError(ManyarmsError, ImportError):
     """An optional library is needed and not installed."""

@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 from manyarms.errors import InvalidFeaturesError, MissingExtraError, TableError, TextColumnError, shown
 from manyarms.features import joined_columns
 
-_TEXT = "is not a number"
-
 
 @dataclass(frozen=True)
 class Table:
@@ -129,26 +127,25 @@ def _numbers(where: str, row: list[str], places: list[int], names: list[str]) ->
         numbers = [math.nan]
     if all(map(math.isfinite, numbers)) and not any("_" in row[place] for place in places):
         return numbers
-    name, problem = next(
-        (name, problem)
+    name, (kind, problem) = next(
+        (name, found)
         for place, name in zip(places, names, strict=True)
-        if (problem := _problem(row[place])) is not None
+        if (found := _problem(row[place])) is not None
     )
-    message = f"{where}, column {name!r}: {problem}"
-    raise TextColumnError(message, name) if problem.endswith(_TEXT) else TableError(message)
+    raise kind(f"{where}, column {name!r}: {problem}")
 
 
-def _problem(cell: str) -> str | None:
-    """Why a cell cannot be a feature."""
+def _problem(cell: str) -> tuple[type[TableError], str] | None:
+    """Why a cell cannot be a feature, and the error that says so."""
     if not cell.strip():
-        return "the cell is empty"
+        return TableError, "the cell is empty"
     try:
         finite = math.isfinite(float(cell))
     except ValueError:
-        return f"{shown(cell)} {_TEXT}"
+        return TextColumnError, f"{shown(cell)} is not a number"
     if "_" in cell:  # Python reads 1_000 as a number; in a table it is more likely a name
-        return f"{shown(cell)} {_TEXT}"
-    return None if finite else f"{shown(cell)} is not a finite number"
+        return TextColumnError, f"{shown(cell)} is not a number"
+    return None if finite else (TableError, f"{shown(cell)} is not a finite number")
 
 
 def _read_parquet(path: Path, id: str | None, features: list[str] | None) -> Table:
@@ -182,8 +179,9 @@ def _parquet_column(path: Path, name: str, column: Any, types: Any) -> NDArray[A
         column = column.cast("float64")
     elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
         cell = shown(column[0].as_py())
-        message = f"{path}: row 0, column {name!r}: {cell} {_TEXT} (the column holds {kind})"
-        raise TextColumnError(message, name)
+        raise TextColumnError(
+            f"{path}: row 0, column {name!r}: {cell} is not a number (the column holds {kind})"
+        )
     values = np.asarray(column.to_numpy())
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         row = int(np.flatnonzero(~np.isfinite(values))[0])
