@@ -67,9 +67,17 @@ def _started_meter(round: Round) -> Meter:
         return meter
     leverage, replayed = round.posterior.leverage, Hallucination(round.posterior)
     for arm in round.overlay.pulls:
-        meter.add(Pick(arm, float(leverage[arm]), float(replayed.leverage([arm])[0])))
+        meter.count(Pick(arm, float(leverage[arm]), float(replayed.leverage([arm])[0])))
         replayed.pull(arm)
     return meter
+
+
+def _verdict(round: Round, meter: Meter, pick: Pick) -> str | None:
+    """Why the ending would stop here; a batch of exactly n does not ask."""
+    if round.exactly:
+        meter.count(pick)
+        return None
+    return meter.add(pick)
 
 
 def _reason_to_stop(round: Round, size: int, reason: str | None) -> str | None:
@@ -102,7 +110,7 @@ class UpperBounds:
             if arm < 0:
                 return Filled(arms, "no arm left", meter.ratio)
             arms.append(arm)
-            reason = meter.add(Pick(arm, float(leverage[arm]), current))
+            reason = _verdict(round, meter, Pick(arm, float(leverage[arm]), current))
             stop = _reason_to_stop(round, len(arms), reason)
             if stop is not None:
                 return Filled(arms, stop, meter.ratio)
@@ -114,6 +122,8 @@ class UpperBounds:
 
 
 def _widened(round: Round, meter: Meter) -> float:
+    if math.isinf(round.batch_ratio):
+        return round.width
     return round.width * math.sqrt(max(1.0, meter.ratio / round.batch_ratio))
 
 
@@ -141,7 +151,7 @@ class RepeatTop:
             size, reason = int(most), "limit"
         feedback = float(round.posterior.leverage[arm])
         for _ in range(size):
-            meter.add(Pick(arm, feedback, current))
+            meter.count(Pick(arm, feedback, current))
         return Filled([arm] * size, reason, meter.ratio)
 
 
@@ -172,7 +182,7 @@ class EpsilonGreedy:
             means[arm] = -np.inf
             allowed[arm] -= 1
             arms.append(arm)
-            reason = meter.add(Pick(arm, float(leverage[arm]), float(leverage[arm])))
+            reason = _verdict(round, meter, Pick(arm, float(leverage[arm]), float(leverage[arm])))
             stop = _reason_to_stop(round, len(arms), reason)
             if stop is not None:
                 return Filled(arms, stop, meter.ratio)
@@ -207,7 +217,7 @@ class ThompsonDraws:
             allowed[arm] -= 1
             left[arm] = allowed[arm] > 0 and not self.distinct
             arms.append(arm)
-            reason = meter.add(Pick(arm, float(leverage[arm]), float(leverage[arm])))
+            reason = _verdict(round, meter, Pick(arm, float(leverage[arm]), float(leverage[arm])))
             stop = _reason_to_stop(round, len(arms), reason)
             if stop is not None:
                 return Filled(arms, stop, meter.ratio)
@@ -269,5 +279,5 @@ def _counted(round: Round, arms: list[int]) -> float:
     meter = _started_meter(round)
     for arm in arms:
         level = float(round.posterior.leverage[arm])
-        meter.add(Pick(arm, level, level))
+        meter.count(Pick(arm, level, level))
     return meter.ratio

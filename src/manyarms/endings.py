@@ -38,6 +38,9 @@ class Meter(Protocol):
     def add(self, pick: Pick) -> str | None:
         """Count a pick; a reason when the batch must end with it."""
 
+    def count(self, pick: Pick) -> None:
+        """Count a pick of a batch that does not end by this rule: nobody waits for the verdict."""
+
 
 class Ending(Protocol):
     """A rule by which batches end."""
@@ -52,8 +55,11 @@ class _VarianceSum:
     def __init__(self) -> None:
         self.ratio = 1.0
 
-    def add(self, pick: Pick) -> str | None:
+    def count(self, pick: Pick) -> None:
         self.ratio += pick.feedback_leverage
+
+    def add(self, pick: Pick) -> str | None:
+        self.count(pick)
         return None
 
 
@@ -142,15 +148,15 @@ class LocalRatio:
         return _LocalMeter(self.bound, posterior, overlay)
 
 
-class _LocalMeter(_VarianceSum):
-    """Ratios are summed up only when their largest could have passed the bound.
+class _LocalMeter:
+    """Ratios are summed up only when their largest could have passed the bound, and somebody asks.
 
     A pick raises no ratio by more than its own largest share, so the sum of those is an upper limit. A run
-    of picks of arms met before therefore costs O(1) each, and now and then one look at every arm.
+    of picks of arms met before therefore costs O(1) each, and now and then one look at every arm. Picks that
+    were only counted are met together, in one pass over the pool for many of them.
     """
 
     def __init__(self, bound: float, posterior: Posterior, overlay: Hallucination) -> None:
-        super().__init__()
         self.bound, self._posterior, self._overlay = bound, posterior, overlay
         self._global = 1.0
         self._new: list[int] = []  # picks not yet in the limit: none is looked at below the global bound
@@ -158,21 +164,29 @@ class _LocalMeter(_VarianceSum):
         self._shares: dict[int, tuple[Floats, float]] = {}  # by arm: what a pick adds, and the most of it
         self._ratios = np.ones(posterior.pool.n_arms)
         self._limit = 1.0  # no ratio is above it
+        self._room = max(1, posterior.pool.max_memory // (8 * posterior.pool.n_arms))  # shares kept at a time
 
-    def add(self, pick: Pick) -> str | None:
+    def count(self, pick: Pick) -> None:
         self._global += pick.feedback_leverage
         self._new.append(pick.arm)
-        if self._global <= self.bound:
-            self.ratio = self._global
-            return None
-        self._meet(self._new)
-        self._limit += sum(self._shares[arm][1] for arm in self._new)
-        self._waiting += self._new
-        self._new.clear()
-        if self._limit > self.bound:
-            self._sum_up()
-        self.ratio = self._limit
+
+    def add(self, pick: Pick) -> str | None:
+        self.count(pick)
         return "local variance ratio" if self.ratio > self.bound else None
+
+    @property
+    def ratio(self) -> float:
+        if self._global <= self.bound:
+            return self._global
+        for start in range(0, len(self._new), self._room):
+            arms = self._new[start : start + self._room]
+            self._meet(arms)
+            self._limit += sum(self._shares[arm][1] for arm in arms)
+            self._waiting += arms
+        self._new.clear()
+        if self._waiting and self._limit > self.bound:
+            self._sum_up()
+        return self._limit
 
     def _sum_up(self) -> None:
         for arm, times in Counter(self._waiting).items():
@@ -185,8 +199,7 @@ class _LocalMeter(_VarianceSum):
         fresh = [arm for arm in dict.fromkeys(arms) if arm not in self._shares]
         if not fresh:
             return
-        room = self._posterior.pool.max_memory // (8 * len(self._ratios))
-        if len(self._shares) + len(fresh) > max(room, 1):
+        if len(self._shares) + len(fresh) > self._room:
             self._sum_up()
             self._shares.clear()
             fresh = list(dict.fromkeys(arms))
@@ -235,7 +248,10 @@ class _ProductMeter:
     def ratio(self) -> float:
         return math.exp(min(self._log, 700.0))
 
-    def add(self, pick: Pick) -> str | None:
+    def count(self, pick: Pick) -> None:
         self._log += math.log1p(pick.current_leverage if self._current else pick.feedback_leverage)
+
+    def add(self, pick: Pick) -> str | None:
+        self.count(pick)
         reason = "information gain" if self._current else "variance product"
         return reason if self._log > math.log(self.bound) else None

@@ -7,10 +7,13 @@ The priors are normal in the logarithm, for features in units of their spread an
     log σ² ~ N(log 0.05, 2²)               noise from 1/50 to 1.6 times the rewards' sd is within two
 
 They keep twenty observations from running to length-scales of zero or infinity, and five hundred outvote
-them. A length-scale per feature starts from the fit with one, and its prior is N(that one, 0.75²) instead:
-features depart from their common scale only as far as the data insist. Families are compared by log
-evidence + log prior − (p/2) log(n/2π), Laplace's approximation with the curvature of every parameter taken
-as n (the BIC's), which is what makes d length-scales pay for themselves before they replace one.
+them. A length-scale per feature starts from the fit with one, and its prior is N(that one, 1²) instead.
+Families are compared by the evidence with their parameters integrated out, in Laplace's approximation
+(MacKay 1992): log evidence − ½‖z‖² − ½ Σ log max(h_i, 1), with z the values found in units of the prior's
+standard deviations and h the eigenvalues of the curvature of the posterior in those units. A parameter that
+the data do not determine costs nothing, one that they pin down costs the logarithm of how much narrower it
+has become. So d length-scales replace one as soon as the data tell features apart, which may be at twenty
+observations. The BIC, which charges each of them ½ log n, waits for hundreds.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from manyarms.learning.families import Family
 from manyarms.validation import Floats
 
 SCALE_SD, SIGNAL_SD, NOISE_SD = 1.5, 1.5, 2.0
-OWN_SCALE_SD = 0.75  # of a feature's log length-scale about the one that all of them share
+OWN_SCALE_SD = 1.0  # of a feature's log length-scale about the one that all of them share
 TYPICAL_NOISE = 0.05
 SCALE_REACH = math.log(1e3)  # length-scales stay within this factor of the typical ones
 SIGNAL_BOUNDS = (1e-3, 1e3)
@@ -35,6 +38,7 @@ NOISE_BOUNDS = (1e-5, 10.0)
 START_OFFSETS = (0.0, -1.2)  # of all log length-scales: the prior's centre, and rougher functions
 
 CONVERGED, STOPPED, PRIOR = "converged", "stopped early", "prior values"
+_STEP = 0.02  # of a logarithm, for second derivatives
 _REFUSED = 1e12  # objective where C is not positive definite: the line search turns back
 
 
@@ -42,6 +46,7 @@ _REFUSED = 1e12  # objective where C is not positive definite: the line search t
 class Fit:
     """A family with its learned values, on the scale of standardised features and rewards.
 
+    `score` is what families are compared by; NaN where it was not asked for.
     `outcome` is "converged", "stopped early" (the evaluations allowed were used up; the values are the
     best seen) or "prior values" (nothing could be evaluated, or there was nothing to learn from).
     """
@@ -89,6 +94,10 @@ class Prior:
         lower[-1] = max(lower[-1], math.log(max(least, NOISE_BOUNDS[0])))
         return replace(self, lower=lower)
 
+    def pull(self, values: Floats) -> Floats:
+        """Gradient of minus the log density."""
+        return np.asarray((values - self.centre) / self.sd**2)
+
     def log_density(self, values: Floats) -> float:
         """Of the logarithms."""
         z = (values - self.centre) / self.sd
@@ -108,13 +117,17 @@ def fit(
     starts: list[Floats] | None = None,
     evaluations: int = 60,
     prior: Prior | None = None,
+    compared: bool = True,
 ) -> Fit:
-    """The highest posterior density reached from the starts; deterministic, at most `evaluations` each."""
+    """The highest posterior density reached from the starts; deterministic, at most `evaluations` each.
+
+    With `compared` the fit gets a score, which takes one more evaluation per parameter.
+    """
     prior = (prior or Prior.of(family)).with_noise_above(seen.blur)
     search = _Search(family, family.on(features), seen, prior)
     for start in starts or default_starts(prior):
         search.run(start, evaluations)
-    return search.result()
+    return search.result(compared)
 
 
 def default_starts(prior: Prior) -> list[Floats]:
@@ -148,24 +161,50 @@ class _Search:
         if self._best is not None and outcome.fun <= self._best[0] + 1e-9:
             self._converged = bool(outcome.success)
 
-    def _objective(self, values: Floats) -> tuple[float, Floats]:
-        """Negative log posterior density and its gradient."""
+    def _evidence(self, values: Floats) -> Evidence | None:
+        """At these values, or None where it cannot be computed."""
         signal, noise = np.exp(values[-2:])
         found = log_evidence(self._geometry(values[:-2]), float(signal), float(noise), self._seen)
-        if found is None or not np.isfinite(found.gradient).all() or not math.isfinite(found.value):
+        usable = found is not None and math.isfinite(found.value) and np.isfinite(found.gradient).all()
+        return found if usable else None
+
+    def _objective(self, values: Floats) -> tuple[float, Floats]:
+        """Negative log posterior density and its gradient."""
+        found = self._evidence(values)
+        if found is None:
             return _REFUSED, np.zeros_like(values)
         value = -found.value - self._prior.log_density(values)
         if self._best is None or value < self._best[0]:
             self._best = (value, values.copy(), found)
-        return value, (values - self._prior.centre) / self._prior.sd**2 - found.gradient
+        return value, self._prior.pull(values) - found.gradient
 
-    def result(self) -> Fit:
+    def result(self, compared: bool) -> Fit:
         if self._best is None:
             return at_prior(self._family)
-        value, values, found = self._best
+        _, values, found = self._best
         signal, noise = (float(v) for v in np.exp(values[-2:]))
-        penalty = 0.5 * len(values) * math.log(max(len(self._seen) / (2 * math.pi), 1.0))
+        score = self._score(values, found) if compared else math.nan
         outcome = CONVERGED if self._converged else STOPPED
-        return Fit(
-            self._family, values[:-2], signal, noise, found.mean, found.value, -value - penalty, outcome
-        )
+        return Fit(self._family, values[:-2], signal, noise, found.mean, found.value, score, outcome)
+
+    def _score(self, values: Floats, found: Evidence) -> float:
+        """Log evidence of the family, its parameters integrated out (Laplace; see the head of the module)."""
+        z = (values - self._prior.centre) / self._prior.sd
+        sharper = np.maximum(np.linalg.eigvalsh(self._curvature(values, found)), 1.0)
+        return float(found.value - 0.5 * z @ z - 0.5 * np.log(sharper).sum())
+
+    def _curvature(self, values: Floats, found: Evidence) -> Floats:
+        """Second derivatives of the negative log posterior, in units of the prior's standard deviations.
+
+        Differences of gradients, towards the inside of the box. Where C is not positive definite beyond
+        the step the data say nothing more, and the prior's own curvature stands.
+        """
+        H = np.zeros((len(values), len(values)))
+        for i, ceiling in enumerate(self._prior.upper):
+            moved = values.copy()
+            moved[i] += _STEP if values[i] + _STEP <= ceiling else -_STEP
+            beyond = self._evidence(moved)
+            if beyond is not None:
+                H[i] = (found.gradient - beyond.gradient) / (moved[i] - values[i])
+        sd = self._prior.sd
+        return np.asarray(np.eye(len(values)) + 0.5 * (H + H.T) * sd * sd[:, None])

@@ -1,8 +1,7 @@
 """Which kernel family, with one length-scale or one per feature, on which arms.
 
 All candidates are fitted on a small subset, where a fit takes a fraction of a second, and compared by
-their score; the best is fitted again on the large subset, starting from the values found. One length-scale
-that wins the small comparison is challenged once more by one per feature, since those need data to show.
+their score; the best is fitted again on the large subset, starting from the values found.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from manyarms.learning.subset import MOST_ARMS, choose_subset
 from manyarms.validation import Ints
 
 SCREENED = 250  # arms on which candidates are compared
-ENOUGH = 200  # different arms, and at least three per feature, before each feature may have a length-scale
-_PER_FEATURE = 3
+ENOUGH = 20  # different arms before each feature may have a length-scale
+MOST_SCALES = 100  # features that may; the score takes an evaluation for each
 _EVALUATIONS = 40  # of the evidence, per fit that starts from values already found
 
 
@@ -36,7 +35,7 @@ class Candidate:
     def again(self, features: Any, observed: Observations) -> Candidate:
         """Fitted to other arms, from where it stands."""
         start = [self.found.values]
-        found = fit(self.found.family, features, observed, start, _EVALUATIONS, self.prior)
+        found = fit(self.found.family, features, observed, start, _EVALUATIONS, self.prior, compared=False)
         return Candidate(found, self.prior)
 
     def per_feature(self, prepared: Prepared, features: Any, observed: Observations) -> list[Candidate]:
@@ -52,7 +51,7 @@ class Candidate:
 
 def select(prepared: Prepared, seen: Targets, rng: np.random.Generator) -> Fit:
     """The best fit for what has been seen."""
-    separate = len(seen.arms) >= max(ENOUGH, _PER_FEATURE * prepared.dimension)
+    separate = len(seen.arms) >= ENOUGH and prepared.dimension <= MOST_SCALES
     typical: Family = prepared.families[0]
     features, observed = _observed(prepared, seen, typical, typical.typical, rng, SCREENED)
     candidates = []
@@ -63,8 +62,7 @@ def select(prepared: Prepared, seen: Targets, rng: np.random.Generator) -> Fit:
     if len(seen.arms) <= SCREENED:
         return best.found
     features, observed = _observed(prepared, seen, best.found.family, best.found.log_scales, rng, MOST_ARMS)
-    best = best.again(features, observed)
-    return _highest([best, *(best.per_feature(prepared, features, observed) if separate else [])]).found
+    return best.again(features, observed).found
 
 
 def _highest(candidates: list[Candidate]) -> Candidate:
