@@ -20,7 +20,8 @@ def from_frame(frame: Any, id_column: str | None) -> tuple[NDArray[Any], Any, li
     """Features, ids (or None) and feature names of a pandas or polars frame.
 
     The matrix has the narrowest type that holds every column: all float32 stays float32, all integers
-    stay integers, all booleans stay booleans.
+    stay integers, all booleans stay booleans. Columns of a categorical type become texts, beside numbers in
+    a matrix of objects. Plain texts are refused: too often they are numbers that were misread.
     """
     try:
         import narwhals as nw
@@ -44,17 +45,23 @@ def from_frame(frame: Any, id_column: str | None) -> tuple[NDArray[Any], Any, li
             columns.append(_frame_column(str(name), column, nw))
     if not columns:
         raise InvalidFeaturesError("the frame has no feature column left")
-    return joined_columns(columns, names), ids, names
+    if all(column.dtype.kind in NUMBERS for column in columns):
+        return joined_columns(columns, names), ids, names
+    return np.column_stack([column.astype(object) for column in columns]), ids, names
 
 
 def _frame_column(name: str, column: Any, nw: Any) -> NDArray[Any]:
     dtype = column.dtype
-    if not (dtype.is_numeric() or dtype == nw.Boolean):
-        raise InvalidFeaturesError(f"column {name!r} holds {dtype}, a feature must be numeric")
+    category = dtype in (nw.Categorical, nw.Enum)
+    if not (category or dtype.is_numeric() or dtype == nw.Boolean):
+        hint = "; make it a categorical column if it names kinds" if dtype == nw.String else ""
+        raise InvalidFeaturesError(f"column {name!r} holds {dtype}, a feature must be numeric{hint}")
     missing = column.is_null()
     if missing.any():
         row = int(np.flatnonzero(missing.to_numpy())[0])
         raise InvalidFeaturesError(f"the feature in row {row}, column {name!r} is missing")
+    if category:
+        return np.array([str(value) for value in column.to_list()])
     if dtype.is_decimal() or dtype in (nw.Int128, nw.UInt128):  # numpy has no such types
         column = column.cast(nw.Float64)
     values = np.asarray(column.to_numpy())

@@ -35,9 +35,9 @@ class Pool:
     """A fixed set of arms.
 
     `features` may be a matrix (float32, float64, integers, memory-mapped), a matrix of packed bits
-    (uint8) or booleans, a pandas or polars frame, a list of strings, or any sequence of objects that
-    the kernel understands. The array is kept, not copied: do not change it afterwards. Equal rows are
-    allowed; arms are told apart by index. (Booleans serve every kernel; Tanimoto is fastest on bits
+    (uint8) or booleans, a pandas or polars frame (of numbers and categorical columns), a list of strings,
+    or any sequence of objects that the kernel understands. The array is kept, not copied: do not change it
+    afterwards. Equal rows are allowed; arms are told apart by index. (Booleans serve every kernel; Tanimoto is fastest on bits
     packed beforehand with `numpy.packbits(bits, axis=1)`.)
 
     `ids` are the user's unique names of the arms (for a frame also the name of a column); by default

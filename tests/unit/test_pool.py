@@ -276,7 +276,7 @@ def test_a_frame_keeps_the_narrowest_common_type(frame: Any, dtype: str) -> None
 @pytest.mark.parametrize(
     ("columns", "says"),
     [
-        ({"a": ["x", "y"]}, "column 'a' holds .*String"),
+        ({"a": ["x", "y"]}, "column 'a' holds .*String.*make it a categorical column"),
         ({"a": [1.0, 2.0], "b": [1.0, None]}, "row 1, column 'b' is missing"),
         ({"a": [1.0, float("inf")]}, "inf in row 1, column 'a'"),
         ({"a": np.array(["2020-01-01"], dtype="M8[ns]")}, "column 'a' holds Datetime"),
@@ -288,6 +288,28 @@ def test_a_frame_keeps_the_narrowest_common_type(frame: Any, dtype: str) -> None
 def test_a_frame_with_a_bad_column_is_refused_by_name(frame: Any, columns: Any, says: str) -> None:
     with pytest.raises(InvalidFeaturesError, match=says):
         Pool(frame(columns), ids="key" if "key" in columns else None)
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        pd.Categorical(["x", "y"]),
+        pl.Series(["x", "y"], dtype=pl.Categorical),
+        pl.Series(["x", "y"], dtype=pl.Enum(["y", "x"])),
+    ],
+    ids=["pandas", "polars", "enum"],
+)
+def test_categorical_columns_are_texts_beside_numbers(kinds: Any) -> None:
+    frame = pl.DataFrame if isinstance(kinds, pl.Series) else pd.DataFrame
+    mixed = Pool(frame({"a": [1.5, 2.5], "kind": kinds}))
+    assert (mixed.features.tolist(), mixed.names) == ([[1.5, "x"], [2.5, "y"]], ["a", "kind"])
+    assert Pool(frame({"kind": kinds})).features.tolist() == [["x"], ["y"]]
+    more = mixed.extended(frame({"a": [3.5, 4.5], "kind": kinds}))
+    assert more.features[2:].tolist() == [[3.5, "x"], [4.5, "y"]]
+
+
+def test_numbers_that_name_kinds_are_texts() -> None:
+    assert Pool(pd.DataFrame({"a": pd.Categorical([1, 2])})).features.tolist() == [["1"], ["2"]]
 
 
 @FRAMES
@@ -302,12 +324,11 @@ def test_a_frame_without_the_id_column_says_what_it_has(frame: Any) -> None:
         (pd.array([1, None], dtype="Int64"), "row 1, column 'a' is missing"),
         (pd.array([True, None], dtype="boolean"), "row 1, column 'a' is missing"),
         (pd.array([1.5, None], dtype="double[pyarrow]"), "row 1, column 'a' is missing"),
-        (pd.Categorical(["x", "y"]), "Categorical"),
-        (pd.Categorical([1, 2]), "Categorical"),
+        (pd.Categorical(["x", None]), "row 1, column 'a' is missing"),
         (np.array([1, "x"], dtype=object), "Object"),
         ([1j, 2j], "column 'a'"),
     ],
-    ids=["Int64", "boolean", "arrow", "category", "numeric category", "mixed", "complex"],
+    ids=["Int64", "boolean", "arrow", "category", "mixed", "complex"],
 )
 def test_odd_pandas_columns_are_refused(column: Any, says: str) -> None:
     with pytest.raises(InvalidFeaturesError, match=says):

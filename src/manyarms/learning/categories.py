@@ -91,7 +91,7 @@ def from_texts(pool: Pool) -> Prepared:
 def from_table(pool: Pool) -> Prepared:
     """Rows of numbers and texts: numbers stay, a text column becomes zeros and ones, names are left out."""
     table = _as_table(pool.features)
-    places, said = _categories(table)
+    places, said = _categories(table, pool.names)
     if not places:
         raise InvalidFeaturesError("no column of the table can be learned from: give a kernel")
 
@@ -114,7 +114,9 @@ def from_table(pool: Pool) -> Prepared:
     )
 
 
-def _categories(table: NDArray[np.object_]) -> tuple[dict[int, dict[str, int]], list[str]]:
+def _categories(
+    table: NDArray[np.object_], names: list[str] | None
+) -> tuple[dict[int, dict[str, int]], list[str]]:
     """For every column to be used the place of each text (empty for numbers), and what to tell the user."""
     places: dict[int, dict[str, int]] = {}
     said: list[str] = []
@@ -124,7 +126,7 @@ def _categories(table: NDArray[np.object_]) -> tuple[dict[int, dict[str, int]], 
             places[j] = {}
             continue
         different = sorted(set(map(str, values)))
-        found = f"column {j} holds {len(different)} different texts"
+        found = f"column {repr(names[j]) if names else j} holds {len(different)} different texts"
         if len(different) > MANY_TEXTS and 2 * len(different) > len(values):
             said.append(f"{found}: taken for a name, left out")
         else:
