@@ -37,8 +37,8 @@ class Pool:
     `features` may be a matrix (float32, float64, integers, memory-mapped), a matrix of packed bits
     (uint8) or booleans, a pandas or polars frame (of numbers and categorical columns), a list of strings,
     or any sequence of objects that the kernel understands. The array is kept, not copied: do not change it
-    afterwards. Equal rows are allowed; arms are told apart by index. (Booleans serve every kernel; Tanimoto is fastest on bits
-    packed beforehand with `numpy.packbits(bits, axis=1)`.)
+    afterwards. Equal rows are allowed; arms are told apart by index. (Booleans serve every kernel; Tanimoto
+    is fastest on bits packed beforehand with `numpy.packbits(bits, axis=1)`.)
 
     `ids` are the user's unique names of the arms (for a frame also the name of a column); by default
     an arm's id is its index. `max_memory` bounds, in bytes, the temporary arrays of any pass over the
