@@ -104,6 +104,28 @@ def test_lemma_4_holds_in_every_batch_of_a_real_run(seed, local):
     assert longest > 2, "the run must hold real batches for this to mean anything"
 
 
+@pytest.mark.parametrize("room", [2**16, 2**29], ids=["little memory", "enough"])
+def test_a_plates_ratio_is_the_largest_plain_sum(room):
+    """1 + max_i Σ_s (z_iᵀV⁻¹z_s)²/σ̃²_fb(x_i), an arm's own pulls with its whole variance (LocalRatio)."""
+    rng = np.random.default_rng(0)
+    features = rng.random((3000, 2))
+    pool = ma.Pool(features, max_memory=room)
+    opt = ma.Optimizer(pool, ma.BBKB(local=True), seed=0)
+    ratios = []
+    for size in (10, 40, 25):
+        batch = opt.ask(size)
+        posterior = opt.posterior
+        arms = batch.arms
+        rows = posterior.rows(np.arange(3000))
+        forms = rows @ posterior.state.weights.precision.apply(rows[arms].T)
+        shares = forms**2 / posterior.leverage[:, None]
+        shares[arms, np.arange(size)] = posterior.leverage[arms]
+        ratios.append(1 + shares.sum(axis=1).max())
+        assert batch.ratio == pytest.approx(ratios[-1], rel=1e-9) or batch.ratio <= 2.0
+        opt.tell(batch, np.sin(5 * features[arms, 0]))
+    assert max(ratios) > 2.0
+
+
 def test_mini_gp_ucb_repeats_its_choice_as_often_as_the_variance_allows():
     problem = Problem(1)
     opt = ma.Optimizer(

@@ -56,8 +56,8 @@ def test_the_size_follows_the_features_the_budget_and_the_pool() -> None:
     def size(n_features: int, n_arms: int = 1000, budget: int | None = None) -> int:
         return design_size(prepare(Pool(np.random.default_rng(0).random((n_arms, n_features)))), budget)
 
-    assert size(1) == 10
-    assert size(8) == 18
+    assert size(1) == 20
+    assert size(12) == 26
     assert size(100) == 30
     assert size(8, n_arms=6) == 6
     assert size(8, budget=20) == 4

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
-from manyarms.learning.evidence import Observations
+from manyarms.learning.evidence import Observations, log_evidence
 from manyarms.learning.families import Bits, Covariance, Distances, Geometry
 from manyarms.learning.fitting import CONVERGED, PRIOR, STOPPED, Prior, at_prior, fit
 
@@ -45,6 +47,42 @@ def test_one_length_scale_is_preferred_until_several_pay() -> None:
     assert fit(Distances((1.0, 1.0), (0, 0)), *smooth()).score < fit(FAMILY, *smooth()).score
 
 
+def test_the_score_is_the_evidence_with_the_parameters_integrated_out() -> None:
+    """Against a plain sum over a grid: signal and noise of a covariance without length-scales."""
+    X, seen = smooth()
+    family = Fixed()
+    found, prior = fit(family, X, seen), Prior.of(family)
+    axes = [centre + sd * np.linspace(-6, 6, 241) for centre, sd in zip(prior.centre, prior.sd, strict=True)]
+    cells = [np.array(values) for values in itertools.product(*axes)]
+    covariance = family.on(X)(np.empty(0))
+    logs = [
+        log_evidence(covariance, *np.exp(values), seen).value + prior.log_density(values) for values in cells
+    ]
+    step = np.prod([axis[1] - axis[0] for axis in axes])
+    assert found.score == pytest.approx(np.logaddexp.reduce(logs) + np.log(step), abs=0.3)
+
+
+@pytest.mark.parametrize("n", [40, 80])
+def test_features_are_told_apart_by_few_observations(n: int) -> None:
+    """One of six features matters: the BIC's ½ log n each would keep them alike for hundreds of arms."""
+    rng = np.random.default_rng(n)
+    X = rng.normal(size=(n, 6))
+    seen = Observations(np.ones(n), np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=n))
+    alike, apart = (Distances((1.0,) * 6, groups) for groups in ((0,) * 6, tuple(range(6))))
+    assert fit(apart, X, seen).score > fit(alike, X, seen).score + 2.0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_features_that_matter_alike_keep_one_length_scale(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(60, 6))
+    seen = Observations(np.ones(60), np.sin(X.sum(axis=1)) + 0.1 * rng.normal(size=60))
+    shared = fit(Distances((1.0,) * 6, (0,) * 6), X, seen)
+    apart = Distances((1.0,) * 6, tuple(range(6)))
+    own = fit(apart, X, seen, prior=Prior.of(apart, float(shared.log_scales[0])))
+    assert shared.score > own.score
+
+
 def test_two_observations_stay_near_the_priors() -> None:
     found = fit(FAMILY, np.eye(2), Observations(np.ones(2), np.array([-1.0, 1.0])))
     prior = Prior.of(FAMILY)
@@ -57,6 +95,14 @@ def test_too_few_evaluations_are_admitted() -> None:
     assert few.outcome == STOPPED
     assert np.isfinite(few.values).all()
     assert few.score <= fit(FAMILY, X, seen).score
+
+
+class Fixed(Bits):
+    """A covariance with nothing to learn but signal and noise."""
+
+    def on(self, features: object) -> Geometry:
+        K = np.exp(-0.5 * (features[:, :1] - features[:, :1].T) ** 2)  # type: ignore[index]
+        return lambda log_scales: Covariance(K, lambda G: np.empty(0))
 
 
 class Broken(Bits):

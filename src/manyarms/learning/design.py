@@ -16,18 +16,17 @@ from manyarms.learning.families import Family
 from manyarms.learning.scaling import Prepared
 from manyarms.validation import Ints, count
 
-SMALLEST, LARGEST = 10, 30
+SMALLEST, LARGEST = 20, 30
 BUDGET_SHARE = 0.2
 _CANDIDATES = 500
 
 
 def design_size(prepared: Prepared, budget: int | None = None) -> int:
-    """2(d + 1) arms for d features, at least 10 and at most 30, a fifth of the budget, and the pool.
+    """2(d + 1) arms for d features, at least 20 and at most 30, a fifth of the budget, and the pool.
 
-    Bits, words and strings have no d to speak of and get the middle.
+    Bits, words and strings have no d to speak of and get the least.
     """
-    wanted = 2 * (prepared.dimension + 1) if prepared.dimension else (SMALLEST + LARGEST) // 2
-    size = min(max(wanted, SMALLEST), LARGEST, prepared.pool.n_arms)
+    size = min(max(2 * (prepared.dimension + 1), SMALLEST), LARGEST, prepared.pool.n_arms)
     return size if budget is None else max(1, min(size, int(BUDGET_SHARE * budget)))
 
 

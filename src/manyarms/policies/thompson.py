@@ -25,6 +25,7 @@ class Thompson(Policy):
     distinct: bool = False
 
     theorem: ClassVar[str] = "thompson"
+    practical: ClassVar[float] = 1.0  # draws from the posterior itself
 
     def __post_init__(self) -> None:
         count("batch_size", self.batch_size)
