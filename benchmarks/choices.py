@@ -8,6 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 import manyarms as ma
+from benchmarks import further
 from benchmarks import measured as sources
 from manyarms.history import History
 from manyarms.learning import (
@@ -26,12 +27,12 @@ UNBOUNDED = 1e12  # batch_ratio under which a batch of any size keeps its width
 
 @dataclass(frozen=True)
 class Setting:
-    """One candidate for the default."""
+    """One candidate for the default: the library's own loop, or one here in which more can be varied."""
 
     name: str
     policy: str = "BBKB"  # a policy of the library, or "random"
     by_library: bool = False  # `Optimizer` decides on first arms, fits and width, as for a user
-    width: float = 1.0
+    width: float = ma.BBKB.practical
     rewards: str = "rank"
     refresh: bool = False  # learn the reward transform again after every batch
     kernel: str = "auto"  # auto, rbf, matern
@@ -66,10 +67,14 @@ class Problem:
 def problem(name: str) -> Problem:
     """A pool by name; `name:n` is n of its arms, always the same ones."""
     source, _, size = name.partition(":")
-    features, results = getattr(sources, source)() if source != "generated" else sources.generated(3000)
+    if source == "generated":
+        features, results = sources.generated(3000)
+    else:
+        known = hasattr(sources, source)
+        features, results = getattr(sources, source)() if known else further.load(source)
     if size:
         rows = np.random.default_rng(1).choice(len(features), int(size), replace=False)
-        features, results = features[rows], results[rows]
+        features, results = getattr(features, "iloc", features)[rows], results[rows]
     truth = results if results.ndim == 1 else results.mean(axis=1)
     top = truth >= np.sort(truth)[-max(1, len(truth) // 100)]
     pool = ma.Pool(features)
@@ -171,32 +176,28 @@ def _by_the_library(
 
 def settings() -> dict[str, Setting]:
     """Candidates, by name."""
-    default = Setting("default")
+    default = Setting("default", by_library=True)
+    loop = Setting("loop")
     chosen = [
         default,
         Setting("random", policy="random"),
         replace(default, name="eps-greedy", policy="EpsGreedy"),
         replace(default, name="exact", policy="GPUCB"),
-        replace(default, name="library", by_library=True),
-        replace(default, name="library, repeats", by_library=True, repeats="allow"),
-        replace(default, name="library, eps-greedy", by_library=True, policy="EpsGreedy"),
-        replace(default, name="library, exact", by_library=True, policy="GPUCB"),
-        replace(default, name="Thompson, sparse", policy="SGPTS"),
-        *(replace(default, name=f"width {w:g}", width=w) for w in (0.25, 0.5, 0.7, 1.5, 2.0, 3.0)),
-        replace(default, name="exact, width 2", policy="GPUCB", width=2.0),
-        replace(default, name="standardised", rewards="standardise"),
-        replace(default, name="standardised, width 2", rewards="standardise", width=2.0),
-        replace(default, name="ranked if heavy-tailed", rewards="tails"),
-        replace(default, name="transform renewed", refresh=True),
-        replace(default, name="one length-scale", scales="shared"),
-        replace(default, name="RBF", kernel="rbf"),
-        replace(default, name="Matérn", kernel="matern"),
-        replace(default, name="width grows in a batch", widen=True),
         replace(default, name="repeats", repeats="allow"),
-        replace(default, name="10 first arms", design=10),
-        replace(default, name="40 first arms", design=40),
-        *(replace(default, name=f"{kind} first arms", first=kind) for kind in ("uniform", "rbf", "short")),
-        *(replace(default, name=f"refit at {g:g}", growth=g) for g in (1.25, 1.5)),
+        replace(default, name="Thompson, sparse", policy="SGPTS"),
+        loop,
+        *(replace(loop, name=f"width {w:g}", width=w) for w in (0.5, 1.0, 2.0, 3.0)),
+        replace(loop, name="standardised", rewards="standardise"),
+        replace(loop, name="ranked if heavy-tailed", rewards="tails"),
+        replace(loop, name="transform renewed", refresh=True),
+        replace(loop, name="one length-scale", scales="shared"),
+        replace(loop, name="RBF", kernel="rbf"),
+        replace(loop, name="Matérn", kernel="matern"),
+        replace(loop, name="width grows in a batch", widen=True),
+        replace(loop, name="10 first arms", design=10),
+        replace(loop, name="40 first arms", design=40),
+        *(replace(loop, name=f"{kind} first arms", first=kind) for kind in ("uniform", "rbf", "short")),
+        *(replace(loop, name=f"refit at {g:g}", growth=g) for g in (1.25, 1.5)),
         Setting("botorch", policy="botorch", needs=("botorch",)),
         Setting("botorch, prepared columns", policy="botorch-prepared", needs=("botorch",)),
         Setting("optuna-tpe", policy="optuna-tpe", needs=("optuna",)),

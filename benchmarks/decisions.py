@@ -5,7 +5,8 @@ FOLDER/runs.csv and is not repeated when it is already there, so an interrupted 
 it stopped. The table at the end shows, per pool, batch and number of evaluations, the share of the top
 1 % found and how many arms of the pool are better than the best one found (means over seeds).
 Settings named after other libraries (`benchmarks/peer_choices.py`) run only when they are asked for by name.
-Pools come from the folder named by MANYARMS_DATA; `generated` needs none.
+Pools come from the folder named by MANYARMS_DATA; `generated` needs none. The groups `further` and
+`validation` are described in `benchmarks/further.py`, and come from a folder of their own.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.choices import POOLS, Problem, Setting, chosen_arms, problem, settings
+from benchmarks.further import CHOSEN_ON, VALIDATION
 
+GROUPS = {"further": CHOSEN_ON, "validation": VALIDATION}
 CHECKPOINTS = (100, 200, 500, 1000)
 
 
@@ -167,7 +170,8 @@ def main(arguments: list[str] | None = None) -> int:
     path = options.out / "runs.csv"
     jobs = [
         (pool, known[name], options.budget, batch, seed)
-        for pool in options.pools
+        for group in options.pools
+        for pool in GROUPS.get(group, (group,))
         for batch in options.batches
         for seed in range(options.seeds)
         for name in options.settings

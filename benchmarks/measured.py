@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -118,14 +119,19 @@ def letters(n_arms: int = 6000, length: int = 8, coupled: int = 2) -> tuple[np.n
     return np.array(["".join(row) for row in np.array(list("ACGT"))[codes]]), target
 
 
-def esol() -> tuple[np.ndarray, np.ndarray]:
-    """1128 Morgan fingerprints (radius 2, 1024 bits, packed); measured log solubility."""
+def morgan_bits(smiles: Iterable[str]) -> np.ndarray:
+    """Morgan fingerprints (radius 2, 1024 bits), packed."""
     from rdkit import Chem
     from rdkit.Chem import rdFingerprintGenerator
 
+    morgan = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=1024)
+    bits = [morgan.GetFingerprintAsNumPy(Chem.MolFromSmiles(one)) for one in smiles]
+    return np.packbits(np.array(bits), axis=1)
+
+
+def esol() -> tuple[np.ndarray, np.ndarray]:
+    """1128 fingerprints; measured log solubility."""
     with gzip.open(_file("esol.csv.gz"), "rt", newline="") as stream:
         rows = list(csv.DictReader(stream))
-    morgan = rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=1024)
-    bits = [morgan.GetFingerprintAsNumPy(Chem.MolFromSmiles(row["smiles"])) for row in rows]
     target = [float(row["measured log solubility in mols per litre"]) for row in rows]
-    return np.packbits(np.array(bits), axis=1), np.array(target)
+    return morgan_bits(row["smiles"] for row in rows), np.array(target)

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import Row, decisions, learning
+from benchmarks import Row, decisions, further, learning
+
+from manyarms import Pool
+from manyarms.errors import MissingDataError
 
 
 @pytest.mark.parametrize("benchmark", learning.BENCHMARKS)
@@ -28,3 +31,28 @@ def test_a_decision_experiment_is_resumed_not_repeated(
     assert both.startswith(first)
     assert both.count("\n") == 5
     assert "generated b50 T100" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", sorted(further.FUNCTIONS))
+def test_functions_need_no_files_and_are_always_the_same(name: str) -> None:
+    (features, results), (again, _) = further.load(name), further.load(name)
+    np.testing.assert_array_equal(features, again)
+    assert len(features) == len(results)
+    assert np.isfinite(results).all()
+
+
+def test_a_missing_table_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MANYARMS_FURTHER", str(tmp_path))
+    with pytest.raises(MissingDataError, match=r"Wage\.csv is nowhere"):
+        further.load("wages")
+
+
+def test_texts_of_a_table_become_categories(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "Ecdat").mkdir()
+    (tmp_path / "Ecdat" / "BudgetFood.csv").write_text(
+        '"","wfood","age","sex"\n1,0.5,40,"man"\n2,0.25,,"man"\n3,0.75,50,\n'
+    )
+    monkeypatch.setenv("MANYARMS_FURTHER", str(tmp_path))
+    features, target = further.load("food")
+    assert target.tolist() == [0.5, 0.75]
+    assert Pool(features).features.tolist() == [[40.0, "man"], [50.0, "none"]]
