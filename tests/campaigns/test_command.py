@@ -113,7 +113,7 @@ def test_a_toml_file_holds_the_same_settings_and_options_overrule_it(tmp_path):
     )
     done = command("new", "c.db", "--config", "lab/campaign.toml", "--seed", "6", "--json", cwd=tmp_path)
     assert done.code == 0, done.err
-    assert done.json["policy"] == {"name": "GPUCB", "width": 1.0, "delta": 0.01}
+    assert done.json["policy"] == {"name": "GPUCB", "width": 1.5, "delta": 0.01}
     assert (done.json["goal"], done.json["seed"]) == ("minimise", 6)
     assert done.json["kernel"]["lengthscale"] == [0.2, 0.4]
     assert Path(done.json["pool"]["path"]) == tmp_path / "lab" / "pool.csv"
