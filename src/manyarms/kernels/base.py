@@ -72,7 +72,8 @@ def numeric(X: Any) -> Floats:
     """`X` as a float64 matrix, one row an arm; a vector is read as one feature per arm."""
     array = as_array(X)
     if array.dtype.kind not in "biuf":
-        example = f", such as {shown(array.flat[0])}" if array.size else ""
+        odd = next((cell for cell in array.flat if not isinstance(cell, Real)), None)
+        example = "" if odd is None else f", such as {shown(odd)}"
         raise InvalidFeaturesError(
             f"this kernel needs numeric features, got {array.dtype}{example} (try Hamming or Tanimoto)"
         )
