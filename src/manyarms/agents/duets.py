@@ -33,7 +33,7 @@ from manyarms.validation import count, positive
 # Solving with K_S enlarges rounding by up to 1/√tolerance, in the projections that agents send above all;
 # with these the mean keeps ten digits (four in single precision). What is left out of S changes leverage by
 # at most (pulls·tolerance/λ) of itself, far inside the ½ that the theory allows a dictionary.
-INDUCING_TOLERANCE = {"float64": 1e-7, "float32": 1e-5}
+INDUCING_TOLERANCE = {"float64": 1e-6, "float32": 1e-5}
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from manyarms.validation import Floats, Ints
 
 # A candidate whose residual k(s,s) − ‖z(s)‖² is below this share of k(s,s) lies in the span already.
 # With it no jitter is needed. Single precision stores z to 6e-8, hence its coarser limit.
-SPAN_TOLERANCE = {np.dtype(np.float64): 3e-10, np.dtype(np.float32): 1e-5}
-MOST_GROWTH = 300.0
+SPAN_TOLERANCE = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-5}
+MOST_GROWTH = 1000.0
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ def span_tolerance(factor: Floats, rows: Floats, base: float) -> Floats:
 
     A near-duplicate is a copy of one inducing arm. A candidate that several arms explain only with large
     weights of both signs (extrapolation) has a residual that is mostly rounding error, so the limit grows
-    with the sum of |weights|, up to three hundredfold. Without this a dense pool on a line, met in random
-    order, makes K_S indefinite to machine precision and the variance wrong by 1e-4 of its prior.
+    with the sum of |weights|, up to a thousandfold. Without this a dense pool on a line, met in random
+    order, makes K_S indefinite to machine precision and the variance wrong by 1e-3 of its prior.
     """
     weights = np.abs(backward(factor, rows.T)).sum(axis=0)
     return np.asarray(base * np.clip(weights, 1.0, MOST_GROWTH))
