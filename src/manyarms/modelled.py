@@ -11,11 +11,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from manyarms.choosers import Chooser, UpperBounds
 from manyarms.errors import InvalidParameterError, UnsuitableKernelError
 from manyarms.history import History
 from manyarms.learning import LearnedModel, Prepared, Targets, learn, prepare, should_refit
 from manyarms.policies import Policy
 from manyarms.pool import Pool
+from manyarms.scouts import Scouted
 from manyarms.validation import Floats
 
 
@@ -60,6 +62,12 @@ class Modelled:
         and grown by the size of a plate it would only explore (docs/no-knobs.md).
         """
         return self.model is None or self.asked.width != "auto"
+
+    @property
+    def chooser(self) -> Chooser:
+        """The policy's; plates chosen by bounds that promise nothing have scouts among them."""
+        chosen = self.policy.chooser()
+        return chosen if self.widens or not isinstance(chosen, UpperBounds) else Scouted(chosen)
 
     def extended(self, pool: Pool) -> Modelled:
         """On a pool with more arms behind the present ones."""

@@ -219,7 +219,7 @@ class Optimizer:
             left = tuple(arm for arm in self._plan if arm not in taken and allowed[arm] > 0)
             if left:
                 return Planned(left)
-        return self.policy.chooser() if self.posterior.state.pulls > 0 else UniformStart()
+        return self._mind.modelled.chooser if self.posterior.state.pulls > 0 else UniformStart()
 
     def _make_plan(self, at_least: int | None) -> None:
         """An initial design, where the model is learned and hardly anything has been told yet."""
