@@ -10,6 +10,7 @@ from manyarms.history import History
 from manyarms.learner import Learner
 from manyarms.learning import LearnedModel
 from manyarms.modelled import Modelled
+from manyarms.pool import Pool
 from manyarms.priors import Prior
 from manyarms.streams import Streams
 
@@ -32,6 +33,13 @@ class Mind:
     def with_model(self, model: LearnedModel, streams: Streams) -> Mind:
         """Before any result, under a model learned elsewhere."""
         return Mind.of(replace(self.modelled, model=model), streams, self.learner.posterior.storage)
+
+    def prepared_anew(self, pool: Pool, history: History, streams: Streams) -> Mind:
+        """On a pool whose features are looked at afresh; nothing but the results is kept."""
+        modelled = Modelled.start(pool, self.modelled.asked, streams.at("learning", 0))
+        if not len(history):
+            return Mind.of(modelled, streams, self.learner.posterior.storage)
+        return replace(self, modelled=modelled).relearned(history, streams)
 
     def relearned(self, history: History, streams: Streams) -> Mind:
         """With a model learned from everything told, and a posterior under it."""

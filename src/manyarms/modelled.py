@@ -15,6 +15,7 @@ from manyarms.choosers import Chooser, UpperBounds
 from manyarms.errors import InvalidParameterError, UnsuitableKernelError
 from manyarms.history import History
 from manyarms.learning import LearnedModel, Prepared, Targets, learn, prepare, should_refit
+from manyarms.learning.prepared import takes
 from manyarms.policies import Policy
 from manyarms.pool import Pool
 from manyarms.scouts import Scouted
@@ -68,6 +69,17 @@ class Modelled:
         """The policy's; plates chosen by bounds that promise nothing have scouts among them."""
         chosen = self.policy.chooser()
         return chosen if self.widens or not isinstance(chosen, UpperBounds) else Scouted(chosen)
+
+    def suits(self, pool: Pool) -> bool:
+        """Whether arms added behind the present ones can be seen as these are.
+
+        Not where they differ in a column that was constant, or where the learned kernel cannot take them:
+        codes were learned, and now there are numbers. Features are then to be prepared anew.
+        """
+        if self.prepared is None:
+            return True
+        more = self.prepared.encode(pool.features[self.pool.n_arms :])
+        return self.prepared.suits(more) and takes(self.policy.covariance, more)
 
     def extended(self, pool: Pool) -> Modelled:
         """On a pool with more arms behind the present ones."""

@@ -99,7 +99,7 @@ class Optimizer:
         self.lazy = lazy
         self.history = History(pool.n_arms)
         self._streams = Streams(seed)
-        # Features are encoded, and feature maps made, for the arms there are at the time; more may be added.
+        # How many arms there were when features were encoded, and when the model was learned.
         self.started_with = self.modelled_with = pool.n_arms
         modelled = Modelled.start(pool, policy, self._streams.at("learning", 0), prepared)
         self._mind = Mind.of(modelled, self._streams, storage)
@@ -452,6 +452,11 @@ class Optimizer:
     def _grow(self, pool: Pool) -> None:
         """Go on with a pool that has more arms behind the present ones."""
         mind = self._mind
+        if not mind.modelled.suits(pool):
+            self._mind = mind.prepared_anew(pool, self.history, self._streams)
+            self.started_with = self.modelled_with = self.history.n_arms = pool.n_arms
+            self._waiting, self._next_lesson = [], None
+            return
         modelled = mind.modelled.extended(pool)
         prior = mind.prior
         if prior is not None and self.posterior.features is not None:  # one family with the posterior's

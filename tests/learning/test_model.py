@@ -145,6 +145,18 @@ def test_nothing_is_refitted_before_there_is_anything_to_learn() -> None:
     assert should_refit(model, history)
 
 
+@pytest.mark.parametrize(("constant", "height"), [(0.0, 1e-3), (1000.0, 10.0), (-5.0, -0.1)])
+def test_refit_when_equal_results_turn_out_to_differ(constant: float, height: float) -> None:
+    """Whatever the units: nothing was known of the rewards' scale."""
+    prepared, history = prepare(Pool(np.arange(50.0)[:, None])), History(50)
+    history.add(np.arange(30), np.full(30, constant))
+    model = learn(prepared, history, np.random.default_rng(0))
+    assert not should_refit(model, history)
+    history.add([40], [constant + height])
+    assert should_refit(model, history)
+    assert not should_refit(learn(prepared, history, np.random.default_rng(0)), history)
+
+
 @pytest.mark.parametrize("outlier", [-1e3, 1e3, 1e12])
 def test_refit_when_a_result_lies_far_outside_what_was_seen(outlier: float) -> None:
     """The transform goes straight on beyond its data: one such value would outweigh everything."""

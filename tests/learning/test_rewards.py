@@ -61,6 +61,9 @@ def test_what_ties_hide() -> None:
     broken = ndtri((np.arange(5) + 0.5) / 5)
     hidden = np.var(broken[3:]) * 2 / 5  # the two at the top, of five
     assert tie_blur(np.array([9.0, 1.0, 2.0, 9.0, 3.0])) == pytest.approx(hidden)
+    assert tie_blur(np.array([0.0, 0.0, 7.0, 0.0, 0.0])) == 0.0, (
+        "which of the nothings is the least is no matter"
+    )
 
 
 def test_a_record_is_a_record_but_no_more() -> None:

@@ -237,3 +237,55 @@ def test_only_kernels_are_learned_that_the_policy_can_use() -> None:
     assert families["RFFTS"] != "Hamming"
     with pytest.raises(UnsuitableKernelError):
         ma.Optimizer(ma.Pool(["abc", "abd", "xbc"]), ma.RFFTS())
+
+
+def test_rare_hits_are_found_and_followed() -> None:
+    """One arm in twenty gives 1, all others 0: random choice finds 7 or 8 of them in 150."""
+    features = np.random.default_rng(1).uniform(-1, 1, (3000, 2))
+    hit = np.linalg.norm(features - 0.6, axis=1) < 0.25
+    for seed in range(3):
+        run = ma.Optimizer(ma.Pool(features), seed=seed)
+        for _ in range(15):
+            plate = run.ask(10)
+            run.tell(plate, hit[plate.arms].astype(float))
+        assert hit[run.history.arms].sum() > 50
+        assert run.best().average == 1.0
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_arms_added_may_differ_where_all_were_alike(scale, tmp_path) -> None:
+    """The second column is constant until arms are added; its units are no matter then either."""
+    rng = np.random.default_rng(0)
+    few, more = np.c_[rng.random(100), np.zeros(100)], np.c_[rng.random((200, 2))] * [1.0, scale]
+    features = np.vstack([few, more])
+    truth = -((features[:, 0] - 0.5) ** 2) - (features[:, 1] / scale - 0.7) ** 2
+    run = ma.Optimizer(ma.Pool(few), seed=1)
+    first = run.ask(30)
+    run.tell(first.tickets[:25], truth[first.arms[:25]])
+    run.add_arms(more)
+    run.tell(first.tickets[25:], truth[first.arms[25:]])
+    run.save(tmp_path / "run")
+    again = ma.Optimizer.load(tmp_path / "run")
+    for _ in range(8):
+        plate = run.ask(10)
+        assert again.ask(10).arms.tolist() == plate.arms.tolist()
+        for each in (run, again):
+            each.tell(plate.tickets, truth[plate.arms])
+    assert np.isin(np.argsort(-truth)[:20], run.history.arms).sum() >= 15
+
+
+@pytest.mark.parametrize("told", [0, 12])
+def test_numbers_may_follow_what_looked_like_codes(told) -> None:
+    """Twelve arms of any numbers are few uneven values; those added show what they are."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        features, more, noise = rng.normal(size=(12, 2)), rng.normal(size=(30, 2)) * 3, rng.normal(size=12)
+        run = ma.Optimizer(ma.Pool(features), seed=seed)
+        if told:
+            first = run.ask(told)
+            run.tell(first, noise[first.arms])
+            run.ask(1)
+        added = run.add_arms(more)
+        if told:
+            assert np.ptp(run.predict(added)[1]) > 0, "they are told apart"
+        assert len(run.ask(5)) == 5

@@ -60,9 +60,12 @@ class Column:
         return self.heavy or bool(self.steps)
 
     def straightened(self, values: Floats) -> Floats:
-        """The column as the model sees it; a value between two steps lies between them."""
+        """The column as the model sees it; a value between two steps lies between them, one beyond beyond."""
         if self.steps:
-            return np.interp(values, self.steps, np.arange(len(self.steps)))
+            steps = np.array(self.steps)
+            below, above = np.minimum(values - steps[0], 0.0), np.maximum(values - steps[-1], 0.0)
+            inside = np.interp(values, steps, np.arange(len(steps)))
+            return np.asarray(inside + below / (steps[1] - steps[0]) + above / (steps[-1] - steps[-2]))
         return np.asarray(np.arcsinh((values - self.centre) / self.width)) if self.heavy else values
 
 

@@ -21,6 +21,7 @@ from manyarms.kernels.describe import describe, from_description
 from manyarms.learning.fitting import PRIOR, STOPPED, Fit, at_prior
 from manyarms.learning.rewards import (
     NO_DIFFERENCE,
+    Standardised,
     Targets,
     Transform,
     averages,
@@ -106,15 +107,22 @@ def model_from(description: dict[str, Any]) -> LearnedModel:
 def should_refit(model: LearnedModel, history: History) -> bool:
     """Whether there is much more to learn from, or something that the model has no room for.
 
-    The number of different arms, or of pulls, has doubled. Or hardly any arm was known: not even the scale of
-    the rewards. Or an average lies far outside all that were seen, where the transform knows only to go
-    straight on: one outlier would outweigh all other results until they have doubled.
+    The number of different arms, or of pulls, has doubled. Or hardly any arm was known, or all were equal:
+    not even the scale of the rewards. Or an average lies far outside all that were seen, where the transform
+    knows only to go straight on: one outlier would outweigh all other results until they have doubled.
     """
     if model.n_unique < FEWEST_ARMS and len(history) > model.n_unique:
+        return True
+    if model.outcome == PRIOR and isinstance(model.transform, Standardised) and _differ(history):
         return True
     more_arms = len(history) >= max(GROWTH * model.n_unique, FEWEST_ARMS)
     more_pulls = len(history) > 0 and history.pulls >= GROWTH * model.n_pulls
     return more_arms or more_pulls or _outgrown(model, history)
+
+
+def _differ(history: History) -> bool:
+    means, _ = averages(history)
+    return len(means) >= FEWEST_ARMS and bool(np.ptp(means) >= NO_DIFFERENCE)
 
 
 def _outgrown(model: LearnedModel, history: History) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyarms.errors import InvalidFeaturesError
+from manyarms.kernels import KernelLike
 from manyarms.learning.columns import Column
 from manyarms.learning.families import Codes, Distances, Family
 from manyarms.pool import Pool
@@ -24,7 +25,8 @@ class Prepared:
     `pool` is the user's own object where nothing had to be rewritten. `families` are the kernels to be
     compared, with one length-scale; the first is assumed before there are results. `groups` says which
     columns share a length-scale when each feature has its own (−1: a constant column). `encode` takes
-    features of further arms to those of `pool`. `assumptions` are sentences for the user.
+    features of further arms to those of `pool`. `assumptions` are sentences for the user. `levels` is how
+    many steps a column has that was made of few uneven values, 0 for others.
     """
 
     pool: Pool
@@ -32,17 +34,33 @@ class Prepared:
     groups: tuple[int, ...]
     encode: Encode
     assumptions: tuple[str, ...]
+    levels: tuple[int, ...] = ()
 
     @property
     def dimension(self) -> int:
         """How many features can each have a length-scale of their own."""
         return 1 + max(self.groups, default=-1)
 
+    def suits(self, features: Any) -> bool:
+        """Whether further arms, encoded, are the like of those here.
+
+        In a column left out as constant they must have its value, in one made of steps a known step.
+        """
+        known = [np.isin(features[:, j], np.arange(levels)) for j, levels in enumerate(self.levels) if levels]
+        alike = [
+            features[:, j] == self.pool.features[0, j] for j, group in enumerate(self.groups) if group < 0
+        ]
+        return all(column.all() for column in (*known, *alike))
+
     def extended(self, pool: Pool) -> Prepared:
         """On a pool with more arms; kernels that cannot take those are compared no longer."""
         more = pool.features[self.pool.n_arms :]
         usual, *others = self.families
-        return replace(self, pool=pool, families=(usual, *(each for each in others if _takes(each, more))))
+        return replace(
+            self,
+            pool=pool,
+            families=(usual, *(each for each in others if takes(each.kernel(each.typical), more))),
+        )
 
     def per_feature(self, family: Family) -> Family | None:
         """The family with a length-scale per feature, where that is different."""
@@ -51,9 +69,10 @@ class Prepared:
         return None
 
 
-def _takes(family: Family, features: Any) -> bool:
+def takes(kernel: KernelLike, features: Any) -> bool:
+    """Whether the kernel is defined on these features."""
     try:
-        family.kernel(family.typical).diag(features)
+        kernel.diag(features)
     except InvalidFeaturesError:
         return False
     return True
@@ -83,7 +102,8 @@ def from_numbers(pool: Pool, columns: list[Column], blocks: NDArray[Any]) -> Pre
     families: list[Family] = [Distances(spreads, shared, nu=2.5), Distances(spreads, shared)]
     if all(column.few and (column.whole or column.steps) for column in columns):
         families.append(Codes())
-    return Prepared(pool, tuple(families), _numbered(shared, blocks), encode, tuple(said))
+    levels = tuple(len(column.steps) for column in columns)
+    return Prepared(pool, tuple(families), _numbered(shared, blocks), encode, tuple(said), levels)
 
 
 def _numbered(shared: tuple[int, ...], blocks: NDArray[Any]) -> tuple[int, ...]:

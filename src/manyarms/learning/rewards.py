@@ -178,6 +178,8 @@ def tie_blur(means: Floats) -> float:
 
     Where rewards are capped, or counted, many are equal, and their common score is a guess at scores that
     differ. Taken as exact, a plateau of equal values is evidence for a smooth function without any noise.
+    The lowest value is left out: where most arms give nothing and a few are hits, it does not matter which
+    nothing would be the worst, and noise as large as all those ranks would drown the hits.
     """
     from scipy.special import ndtri
 
@@ -187,7 +189,7 @@ def tie_blur(means: Floats) -> float:
     apart = ndtri((np.arange(len(means)) + 0.5) / len(means))
     owner = np.sort(group)
     centre = np.bincount(owner, apart) / counts
-    return float(np.mean((apart - centre[owner]) ** 2))
+    return float(((apart - centre[owner])[owner > 0] ** 2).sum() / len(means))
 
 
 def normal_scores(means: Floats) -> NormalScores:
