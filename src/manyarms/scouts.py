@@ -1,11 +1,11 @@
-"""Scouts: a fifth of a plate, drawn at random among the arms that may still be the best.
+"""Scouts: a fifth of a large plate, drawn at random among the arms that may still be the best.
 
 Bounds from a learned model promise nothing, and a plate chosen by them alone shows the model little but what
 it believes already: where it is wrong it does not look. A few random arms in each plate mend that. They cost
 little when drawn where the best arm can be: among those whose upper bound reaches the highest lower bound,
 as DUETS' agents draw theirs from the region not ruled out. A model that rules out hardly anything would make
-that the whole pool, so it is at most the tenth of it with the highest bounds. What this gains, and where it
-loses, is in docs/no-knobs.md.
+that the whole pool, so it is at most the tenth of it with the highest bounds. Small plates have none: there
+the model hears of its errors soon enough. What this gains, and where it loses, is in docs/no-knobs.md.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ import numpy as np
 from manyarms.choosers import Chooser, Filled, FirstThese, Round
 from manyarms.validation import Ints
 
+SMALLEST = 20  # arms of a plate, from which on it has scouts
 SHARE = 0.2  # of a plate
 AMONG = 0.1  # of the arms left, at most
 
 
 @dataclass(frozen=True)
 class Scouted:
-    """Scouts first, then the chooser's own arms, which know of them; only plates have any."""
+    """Scouts first, then the chooser's own arms, which know of them; only large plates have any."""
 
     rest: Chooser
 
     def fill(self, round: Round) -> Filled:
-        """A plate of n has ⌊n/5⌋ scouts, fewer where fewer arms are in question."""
-        wanted = math.floor(SHARE * round.limit) if round.exactly and round.limit is not None else 0
-        if not wanted:
+        """A plate of n ≥ 20 has ⌊n/5⌋ scouts, fewer where fewer arms are in question."""
+        if not round.exactly or round.limit is None or round.limit < SMALLEST:
             return self.rest.fill(round)
-        scouts = round.stream("scouts").permutation(in_question(round))[:wanted]
+        scouts = round.stream("scouts").permutation(in_question(round))[: math.floor(SHARE * round.limit)]
         return FirstThese(tuple(scouts.tolist()), self.rest).fill(round)
 
 
