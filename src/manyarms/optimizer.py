@@ -184,6 +184,8 @@ class Optimizer:
                     "eligible", array.shape, f"a mask over all {self.pool.n_arms} arms or arm indices"
                 )
             return array
+        if array.shape == (self.pool.n_arms,) and self.pool.n_arms > 2 and set(array.tolist()) <= {0, 1}:
+            raise InvalidParameterError("eligible", "zeros and ones", "a mask of True and False, or indices")
         mask = np.zeros(self.pool.n_arms, dtype=bool)
         mask[arm_indices(array, self.pool.n_arms)] = True
         return mask
@@ -427,7 +429,10 @@ class Optimizer:
     def best(self) -> Best:
         """The arm with the highest model mean among those pulled, with its interval mean ± β σ̃."""
         if not len(self.history):
-            raise NoResultsError("no result has been told yet")
+            failures = sum(self._ledger.failures.values())
+            raise NoResultsError(
+                f"no result: all {failures} trials told failed" if failures else "no result has been told yet"
+            )
         state, width, mind = self._current()
         arms = self.history.arms
         place = int(np.argmax(state.mean[arms]))

@@ -289,3 +289,10 @@ def test_numbers_may_follow_what_looked_like_codes(told) -> None:
         if told:
             assert np.ptp(run.predict(added)[1]) > 0, "they are told apart"
         assert len(run.ask(5)) == 5
+
+
+def test_that_all_trials_failed_is_said() -> None:
+    run = ma.Optimizer(ma.Pool(FEATURES), seed=0)
+    run.tell(run.ask(3), [0.0] * 3, failed=True)
+    with pytest.raises(ma.errors.NoResultsError, match="all 3 trials told failed"):
+        run.best()

@@ -206,6 +206,8 @@ def test_eligible_masks_and_indices(problem):
     assert_refused(opt, errors.NothingToAskError, lambda: opt.ask(eligible=np.zeros(300, dtype=bool)))
     assert_refused(opt, errors.InvalidParameterError, lambda: opt.ask(eligible=mask[:5]), "eligible")
     assert_refused(opt, errors.UnknownArmError, lambda: opt.ask(eligible=[300]))
+    ones = mask.astype(int)  # as indices they would mean arms 0 and 1
+    assert_refused(opt, errors.InvalidParameterError, lambda: opt.ask(eligible=ones), "eligible")
 
 
 def test_added_arms_behave_like_arms_that_were_always_there(problem):
