@@ -73,8 +73,9 @@ class Modelled:
     def suits(self, pool: Pool) -> bool:
         """Whether arms added behind the present ones can be seen as these are.
 
-        Not where they differ in a column that was constant, or where the learned kernel cannot take them:
-        codes were learned, and now there are numbers. Features are then to be prepared anew.
+        Not where they differ in a column that was constant, have values between or beyond its few steps, or
+        cannot be taken by the learned kernel: codes were learned, and now there are numbers. Features are
+        then to be prepared anew.
         """
         if self.prepared is None:
             return True

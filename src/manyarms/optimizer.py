@@ -184,7 +184,7 @@ class Optimizer:
                     "eligible", array.shape, f"a mask over all {self.pool.n_arms} arms or arm indices"
                 )
             return array
-        if array.shape == (self.pool.n_arms,) and self.pool.n_arms > 2 and set(array.tolist()) <= {0, 1}:
+        if array.shape == (self.pool.n_arms,) and self.pool.n_arms > 2 and np.isin(array, (0, 1)).all():
             raise InvalidParameterError("eligible", "zeros and ones", "a mask of True and False, or indices")
         mask = np.zeros(self.pool.n_arms, dtype=bool)
         mask[arm_indices(array, self.pool.n_arms)] = True
