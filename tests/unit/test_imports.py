@@ -151,5 +151,8 @@ def test_import_takes_less_than_300_ms(tmp_path: Path) -> None:
     # Processor time: the clock on the wall would count the other tests that share the cores.
     code = "import time; t = time.process_time(); import manyarms; print(time.process_time() - t)"
     run_fresh(code, PYTHONPYCACHEPREFIX=str(tmp_path))
-    seconds = [float(run_fresh(code, PYTHONPYCACHEPREFIX=str(tmp_path))) for _ in range(3)]
+    # The least of up to ten: a busy machine only ever adds to what the import itself takes.
+    seconds: list[float] = []
+    while len(seconds) < 10 and min(seconds, default=1.0) >= 0.3:
+        seconds.append(float(run_fresh(code, PYTHONPYCACHEPREFIX=str(tmp_path))))
     assert min(seconds) < 0.3, seconds
