@@ -21,6 +21,7 @@ from manyarms.learning import (
     should_refit,
 )
 from manyarms.learning.families import Distances
+from manyarms.learning.model import GROWTH_OF_MANY
 
 UNBOUNDED = 1e12  # batch_ratio under which a batch of any size keeps its width
 
@@ -40,7 +41,7 @@ class Setting:
     repeats: str = "forbid"
     design: int | None = None
     first: str = "matern"  # the first arms: a k-DPP with this kernel (rbf, matern, short), or uniform
-    growth: float = 2.0  # of the number of different arms between fits
+    growth: float = GROWTH_OF_MANY  # of the number of different arms between fits, once there are many
     widen: bool = False  # widen β as the batch shrinks variances
     options: tuple[tuple[str, float], ...] = ()
     needs: tuple[str, ...] = ()  # other libraries, which choose instead of this one (`peer_choices`)
@@ -139,7 +140,7 @@ def chosen_arms(task: Problem, setting: Setting, budget: int, batch: int, seed: 
     history.add(arms, task.pull(arms, rng))
     model = optimizer = None
     while len(arms) < budget:
-        if model is None or should_refit(model, history) or len(history) >= setting.growth * model.n_unique:
+        if model is None or should_refit(model, history, setting.growth):
             model = learn(prepared, history, rng, rewards=setting.rewards)
             optimizer = None
         elif setting.refresh:
@@ -197,7 +198,7 @@ def settings() -> dict[str, Setting]:
         replace(loop, name="10 first arms", design=10),
         replace(loop, name="40 first arms", design=40),
         *(replace(loop, name=f"{kind} first arms", first=kind) for kind in ("uniform", "rbf", "short")),
-        *(replace(loop, name=f"refit at {g:g}", growth=g) for g in (1.25, 1.5)),
+        *(replace(loop, name=f"refit at {g:g}", growth=g) for g in (1.1, 1.5, 2.0)),
         Setting("botorch", policy="botorch", needs=("botorch",)),
         Setting("botorch, prepared columns", policy="botorch-prepared", needs=("botorch",)),
         Setting("optuna-tpe", policy="optuna-tpe", needs=("optuna",)),

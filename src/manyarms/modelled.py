@@ -1,7 +1,7 @@
 """What a run takes the rewards to be: a kernel and a noise that were given, or that it learns as it goes.
 
 With `kernel="auto"` the pool is prepared once (scales, encodings), a model is learned from the results and
-learned again when they have doubled, and rewards are transformed for it. Everything that crosses between
+learned again as they grow in number, and rewards are transformed for it. Everything that crosses between
 the user's units and the model's goes through here. With a kernel given, both are the same.
 """
 

@@ -111,12 +111,15 @@ def test_the_same_seed_learns_the_same() -> None:
     assert first == again
 
 
-def test_refit_when_the_number_of_arms_has_doubled() -> None:
-    model = learned(FEATURES, np.arange(20), FEATURES[:20, 0])
+@pytest.mark.parametrize(("known", "enough"), [(20, 40), (39, 78), (40, 50), (200, 250)])
+def test_refit_when_the_number_of_arms_has_doubled_or_many_have_grown_by_a_quarter(
+    known: int, enough: int
+) -> None:
+    model = learned(FEATURES, np.arange(known), FEATURES[:known, 0])
     history = History(400)
-    history.add(np.arange(39), np.zeros(39))
+    history.add(np.arange(enough - 1), np.zeros(enough - 1))
     assert not should_refit(model, history)
-    history.add([39], [0.0])
+    history.add([enough - 1], [0.0])
     assert should_refit(model, history)
 
 

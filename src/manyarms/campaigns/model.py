@@ -1,7 +1,7 @@
 """The next ask as a pure function of what is stored: settings, pool, and one snapshot of the database.
 
 The model starts from the state that the last ask left, takes in the new results, in an order of their own,
-and chooses. A learned model is part of that state, and is learned again when results have doubled; beside a
+and chooses. A learned model is part of that state, and is learned again as results grow in number; beside a
 kernel that was given, rewards are rescaled to the units of everything told so far. Whoever asks, on whatever
 machine, after whatever interruption, gets the same batch.
 

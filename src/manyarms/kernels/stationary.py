@@ -17,6 +17,7 @@ from manyarms.validation import Floats, positive
 _DIRECT_FEATURES = 64
 _CLOSE = 1e-6
 _FARTHEST = 1e100  # distances are cut here, where k is 0 in any case: ∞ · 0 would be NaN
+_PIECE = 2**13  # values a formula of several terms is evaluated on at once, so that they stay in the cache
 _LARGE_NU = 100.0  # beyond this K_ν overflows at ordinary distances, and its expansion is exact to 1e-11
 
 
@@ -101,7 +102,16 @@ class Matern(Kernel):
 
     def matrix(self, X: Any, Y: Any) -> Floats:
         """The Matérn function of the scaled distance."""
-        u = np.sqrt(squared_distances(X, Y, self.lengthscale))
+        values = squared_distances(X, Y, self.lengthscale)
+        flat = (values.T if values.flags.f_contiguous else values).reshape(-1)
+        for start in range(0, len(flat), _PIECE):
+            piece = flat[start : start + _PIECE]
+            piece[:] = self._at(piece)
+        return values
+
+    def _at(self, squares: Floats) -> Floats:
+        """k at these squared scaled distances."""
+        u = np.sqrt(squares)
         u *= math.sqrt(2.0 * self.nu)
         np.minimum(u, _FARTHEST, out=u)
         if self.nu == 0.5:

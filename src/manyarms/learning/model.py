@@ -3,9 +3,10 @@
 `learn` puts the parts together: features have a scale (`scaling`), rewards get a transform (`rewards`),
 kernel families are compared and fitted on a covering subset (`selecting`), and what comes out is one frozen
 `LearnedModel` that says in plain sentences what it assumed. It is deterministic given its generator. It is
-called again when the number of different arms or of pulls has doubled (`should_refit`), so the cost of all
-fits together is a small multiple of the last one's. Pulls count too because replicates alone can show that
-the noise was misjudged, and a run that overrates it goes on repeating one arm and never sees a new one.
+called again when the number of different arms or of pulls has doubled, later when it has grown by a quarter
+(`should_refit`), so the cost of all fits together is a small multiple of the last one's. Pulls count too
+because replicates alone can show that the noise was misjudged, and a run that overrates it goes on repeating
+one arm and never sees a new one.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from manyarms.learning.selecting import select
 from manyarms.validation import Floats
 
 FEWEST_ARMS = 3  # different arms below which the priors are used as they are
-GROWTH = 2.0
+GROWTH, MANY_ARMS, GROWTH_OF_MANY = 2.0, 40, 1.25  # of arms or pulls between two fits; why: docs/no-knobs.md
 FAR_OUT = 6.0  # standard deviations on the model's scale that no sample of normal scores reaches
 NOTABLE_BLUR = 0.01  # a tenth of the rewards' standard deviation
 
@@ -104,19 +105,22 @@ def model_from(description: dict[str, Any]) -> LearnedModel:
     )
 
 
-def should_refit(model: LearnedModel, history: History) -> bool:
+def should_refit(model: LearnedModel, history: History, growth: float = GROWTH_OF_MANY) -> bool:
     """Whether there is much more to learn from, or something that the model has no room for.
 
-    The number of different arms, or of pulls, has doubled. Or hardly any arm was known, or all were equal:
-    not even the scale of the rewards. Or an average lies far outside all that were seen, where the transform
-    knows only to go straight on: one outlier would outweigh all other results until they have doubled.
+    The number of different arms, or of pulls, has doubled or, from `MANY_ARMS` on, grown to `growth` times:
+    plates chosen by a model that knows only the first half of the results look where the best arms used to
+    be. Or hardly any arm was known, or all were equal: not even the scale of the rewards. Or an average lies
+    far outside all that were seen, where the transform knows only to go straight on: one outlier would
+    outweigh all other results until the next fit.
     """
     if model.n_unique < FEWEST_ARMS and len(history) > model.n_unique:
         return True
     if model.outcome == PRIOR and isinstance(model.transform, Standardised) and _differ(history):
         return True
-    more_arms = len(history) >= max(GROWTH * model.n_unique, FEWEST_ARMS)
-    more_pulls = len(history) > 0 and history.pulls >= GROWTH * model.n_pulls
+    growth = GROWTH if model.n_unique < MANY_ARMS else growth
+    more_arms = len(history) >= max(growth * model.n_unique, FEWEST_ARMS)
+    more_pulls = len(history) > 0 and history.pulls >= growth * model.n_pulls
     return more_arms or more_pulls or _outgrown(model, history)
 
 
