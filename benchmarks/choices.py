@@ -21,7 +21,7 @@ from manyarms.learning import (
     should_refit,
 )
 from manyarms.learning.families import Distances
-from manyarms.learning.model import GROWTH_OF_MANY
+from manyarms.learning.model import GROWTH_OF_SOME
 
 UNBOUNDED = 1e12  # batch_ratio under which a batch of any size keeps its width
 
@@ -41,7 +41,7 @@ class Setting:
     repeats: str = "forbid"
     design: int | None = None
     first: str = "matern"  # the first arms: a k-DPP with this kernel (rbf, matern, short), or uniform
-    growth: float = GROWTH_OF_MANY  # of the number of different arms between fits, once there are many
+    growth: float = GROWTH_OF_SOME  # of the number of different arms between fits, once there are some
     widen: bool = False  # widen β as the batch shrinks variances
     options: tuple[tuple[str, float], ...] = ()
     needs: tuple[str, ...] = ()  # other libraries, which choose instead of this one (`peer_choices`)

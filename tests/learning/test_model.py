@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -111,12 +112,14 @@ def test_the_same_seed_learns_the_same() -> None:
     assert first == again
 
 
-@pytest.mark.parametrize(("known", "enough"), [(20, 40), (39, 78), (40, 50), (200, 250)])
-def test_refit_when_the_number_of_arms_has_doubled_or_many_have_grown_by_a_quarter(
+@pytest.mark.parametrize(
+    ("known", "enough"), [(20, 40), (39, 78), (40, 50), (200, 250), (999, 1249), (1000, 2000)]
+)
+def test_refit_when_the_number_of_arms_has_doubled_or_some_have_grown_by_a_quarter(
     known: int, enough: int
 ) -> None:
-    model = learned(FEATURES, np.arange(known), FEATURES[:known, 0])
-    history = History(400)
+    model = replace(learned(FEATURES, np.arange(20), FEATURES[:20, 0]), n_unique=known, n_pulls=known)
+    history = History(2000)
     history.add(np.arange(enough - 1), np.zeros(enough - 1))
     assert not should_refit(model, history)
     history.add([enough - 1], [0.0])

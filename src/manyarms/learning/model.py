@@ -3,8 +3,8 @@
 `learn` puts the parts together: features have a scale (`scaling`), rewards get a transform (`rewards`),
 kernel families are compared and fitted on a covering subset (`selecting`), and what comes out is one frozen
 `LearnedModel` that says in plain sentences what it assumed. It is deterministic given its generator. It is
-called again when the number of different arms or of pulls has doubled, later when it has grown by a quarter
-(`should_refit`), so the cost of all fits together is a small multiple of the last one's. Pulls count too
+called again when the number of different arms or of pulls has doubled or, between 40 and 1 000 arms, grown by
+a quarter (`should_refit`), so that all fits together cost a small multiple of the last one. Pulls count too
 because replicates alone can show that the noise was misjudged, and a run that overrates it goes on repeating
 one arm and never sees a new one.
 """
@@ -32,10 +32,12 @@ from manyarms.learning.rewards import (
 )
 from manyarms.learning.scaling import Prepared
 from manyarms.learning.selecting import select
+from manyarms.learning.subset import MOST_ARMS
 from manyarms.validation import Floats
 
 FEWEST_ARMS = 3  # different arms below which the priors are used as they are
-GROWTH, MANY_ARMS, GROWTH_OF_MANY = 2.0, 40, 1.25  # of arms or pulls between two fits; why: docs/no-knobs.md
+GROWTH = 2.0  # of arms or pulls between two fits
+GROWTH_OF_SOME, SOME_ARMS = 1.25, (40, MOST_ARMS)  # and in between; why: docs/no-knobs.md
 FAR_OUT = 6.0  # standard deviations on the model's scale that no sample of normal scores reaches
 NOTABLE_BLUR = 0.01  # a tenth of the rewards' standard deviation
 
@@ -105,20 +107,20 @@ def model_from(description: dict[str, Any]) -> LearnedModel:
     )
 
 
-def should_refit(model: LearnedModel, history: History, growth: float = GROWTH_OF_MANY) -> bool:
+def should_refit(model: LearnedModel, history: History, growth: float = GROWTH_OF_SOME) -> bool:
     """Whether there is much more to learn from, or something that the model has no room for.
 
-    The number of different arms, or of pulls, has doubled or, from `MANY_ARMS` on, grown to `growth` times:
-    plates chosen by a model that knows only the first half of the results look where the best arms used to
-    be. Or hardly any arm was known, or all were equal: not even the scale of the rewards. Or an average lies
-    far outside all that were seen, where the transform knows only to go straight on: one outlier would
-    outweigh all other results until the next fit.
+    The number of different arms, or of pulls, has doubled. Within `SOME_ARMS` it need only have grown to
+    `growth` times: plates chosen by a model that knows the first half of the results look where the best arms
+    used to be. Beyond, a fit takes no more arms than it did before. Or hardly any arm was known, or all were
+    equal: not even the scale of the rewards. Or an average lies far outside all that were seen, where the
+    transform knows only to go straight on: one outlier would outweigh all other results until the next fit.
     """
     if model.n_unique < FEWEST_ARMS and len(history) > model.n_unique:
         return True
     if model.outcome == PRIOR and isinstance(model.transform, Standardised) and _differ(history):
         return True
-    growth = GROWTH if model.n_unique < MANY_ARMS else growth
+    growth = growth if SOME_ARMS[0] <= model.n_unique < SOME_ARMS[1] else GROWTH
     more_arms = len(history) >= max(growth * model.n_unique, FEWEST_ARMS)
     more_pulls = len(history) > 0 and history.pulls >= growth * model.n_pulls
     return more_arms or more_pulls or _outgrown(model, history)
