@@ -2,8 +2,8 @@
 
 Every setting below runs on every pool, batch size and seed; a run is one file's worth of lines in
 FOLDER/runs.csv and is not repeated when it is already there, so an interrupted experiment goes on where
-it stopped. The table at the end shows, per pool, batch and number of evaluations, the share of the top
-1 % found and how many arms of the pool are better than the best one found (means over seeds).
+it stopped. The tables at the end are those of docs/no-knobs.md: the share of the top 1 % found and how many
+arms of the pool are better than the best one found.
 Settings named after other libraries (`benchmarks/peer_choices.py`) run only when they are asked for by name.
 Pools come from the folder named by MANYARMS_DATA; `generated` needs none. The groups `further` and
 `validation` are described in `benchmarks/further.py`, and come from a folder of their own.
@@ -94,33 +94,61 @@ def _append(path: Path, new: Iterable[Line], done: set[tuple[str, ...]]) -> None
         writer.writerows(asdict(line) for line in new if line.key not in done)
 
 
-def table(path: Path) -> str:
-    """Share of the top 1 % in per cent, and in brackets how many arms are better than the best found."""
-    groups: dict[tuple[str, int, int], dict[str, list[tuple[float, int]]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
+Runs = dict[tuple[str, int, int], dict[str, dict[int, tuple[float, int]]]]
+
+
+def _runs(path: Path) -> Runs:
+    """Share in per cent and better arms, by (pool, batch, evaluations), setting and seed."""
+    runs: Runs = defaultdict(lambda: defaultdict(dict))
     with path.open(newline="") as stream:
         for row in csv.DictReader(stream):
             key = (row["pool"], int(row["batch"]), int(row["evaluations"]))
-            groups[key][row["setting"]].append((float(row["share"]), int(row["better"])))
-    columns = sorted(groups)
-    names = list(dict.fromkeys(name for group in groups.values() for name in group))
-    header = ["setting", *(f"{pool} b{batch} T{t}" for pool, batch, t in columns)]
-    cells = [header]
-    for name in names:
-        line = [name]
-        for column in columns:
-            runs = groups[column].get(name, [])
-            line.append(
-                f"{100 * np.mean([s for s, _ in runs]):.1f} ({np.mean([b for _, b in runs]):.0f})"
-                if runs
-                else ""
-            )
-        cells.append(line)
-    widths = [max(len(line[i]) for line in cells) for i in range(len(header))]
-    return "\n".join(
-        "  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in cells
-    )
+            runs[key][row["setting"]][int(row["seed"])] = (100 * float(row["share"]), int(row["better"]))
+    return runs
+
+
+def _with_error(values: list[float]) -> str:
+    error = float(np.std(values, ddof=1)) / len(values) ** 0.5 if len(values) > 1 else float("nan")
+    return f"{np.mean(values):.1f} ± {error:.1f}"
+
+
+def _cell(runs: dict[int, tuple[float, int]]) -> str:
+    found = _with_error([share for share, _ in runs.values()])
+    return f"{found}, {np.median([better for _, better in runs.values()]):.0f} ({len(runs)})"
+
+
+def _difference(runs: dict[int, tuple[float, int]], other: dict[int, tuple[float, int]]) -> str:
+    """Points more of the top 1 %, paired by seed."""
+    both = [runs[seed][0] - other[seed][0] for seed in runs if seed in other]
+    return f"{_with_error(both)} ({len(both)})" if both else ""
+
+
+def table(path: Path, against: str | None = None) -> str:
+    """A table for each batch size and number of evaluations: settings down, pools across.
+
+    A cell is the share of the top 1 % found in per cent ± its standard error, the median number of arms
+    better than the best one found, and (how many seeds). With `against`, the last rows are what each setting
+    finds more than that one, paired by seed.
+    """
+    runs = _runs(path)
+    parts = []
+    for batch, evaluations in sorted({key[1:] for key in runs}):
+        pools = [key[0] for key in runs if key[1:] == (batch, evaluations)]
+        groups = [runs[pool, batch, evaluations] for pool in pools]
+        names = list(dict.fromkeys(name for group in groups for name in group))
+        lines = [[f"{evaluations} evaluations, batches of {batch}", *pools]]
+        lines += [
+            [name, *(_cell(group[name]) if name in group else "" for group in groups)] for name in names
+        ]
+        if against is not None:
+            lines += [
+                [f"{name} − {against}", *(_difference(group[name], group[against]) for group in groups)]
+                for name in names
+                if name != against
+            ]
+        lines.insert(1, ["---"] * len(lines[0]))
+        parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
+    return "\n\n".join(parts)
 
 
 def run_all(jobs: list[tuple[str, Setting, int, int, int]], out: Path, processes: int) -> None:
@@ -162,6 +190,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--budget", type=int, default=1000)
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 50])
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--against", help="a setting: show how much more the others find, paired by seed")
     parser.add_argument("--processes", type=int, default=1, choices=(1, 2))
     options = parser.parse_args(arguments)
     if mistake := _unusable(options.settings, known):
@@ -177,7 +206,7 @@ def main(arguments: list[str] | None = None) -> int:
         for name in options.settings
     ]
     run_all(jobs, path, options.processes)
-    print(table(path))
+    print(table(path, options.against))
     return 0
 
 
