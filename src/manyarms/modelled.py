@@ -13,6 +13,7 @@ import numpy as np
 
 from manyarms.choosers import Chooser, UpperBounds
 from manyarms.errors import InvalidParameterError, UnsuitableKernelError
+from manyarms.harvest import Harvest
 from manyarms.history import History
 from manyarms.learning import LearnedModel, Prepared, Targets, learn, prepare, should_refit
 from manyarms.learning.prepared import takes
@@ -64,11 +65,12 @@ class Modelled:
         """
         return self.model is None or self.asked.width != "auto"
 
-    @property
-    def chooser(self) -> Chooser:
-        """The policy's; plates chosen by bounds that promise nothing have scouts among them."""
+    def chooser(self, last: bool = False) -> Chooser:
+        """The policy's; where bounds promise nothing, plates have scouts, and the last one harvests."""
         chosen = self.policy.chooser()
-        return chosen if self.widens or not isinstance(chosen, UpperBounds) else Scouted(chosen)
+        if self.widens or not isinstance(chosen, UpperBounds):
+            return chosen
+        return Harvest(chosen) if last else Scouted(chosen)
 
     def suits(self, pool: Pool) -> bool:
         """Whether arms added behind the present ones can be seen as these are.

@@ -211,17 +211,21 @@ class Optimizer:
             self.posterior, overlay, self.policy.ending(), width, ratio,
             allowed, limit, exactly, self._streams, self.lazy, self._mind.prior,
         )  # fmt: skip
-        chooser = self._chooser(allowed)
+        last = exactly and self.budget is not None and limit == self.budget - self._ledger.spent
+        chooser = self._chooser(allowed, last)
         return (FirstThese(tuple(first.tolist()), chooser) if len(first) else chooser).fill(turn), width
 
-    def _chooser(self, allowed: Floats) -> Chooser:
-        """The policy's, once the initial design has been handed out and there are results."""
+    def _chooser(self, allowed: Floats, last: bool) -> Chooser:
+        """The policy's, once the initial design has been handed out and there are results.
+
+        `last` is a plate that spends the rest of the budget.
+        """
         if self._plan is not None and len(self.history) < len(self._plan):
             taken = {*self.history.arms.tolist(), *self._ledger.pending.values(), *self._ledger.failures}
             left = tuple(arm for arm in self._plan if arm not in taken and allowed[arm] > 0)
             if left:
                 return Planned(left)
-        return self._mind.modelled.chooser if self.posterior.state.pulls > 0 else UniformStart()
+        return self._mind.modelled.chooser(last) if self.posterior.state.pulls > 0 else UniformStart()
 
     def _make_plan(self, at_least: int | None) -> None:
         """An initial design, where the model is learned and hardly anything has been told yet."""

@@ -26,7 +26,7 @@ LAYERS = [
     ["precision", "update", "state", "posterior", "sketched"],
     ["inducing", "hallucination", "widths", "priors", "prior_maps", "schedules"],
     ["draws"],
-    ["endings", "contest", "choosers", "scouts"],
+    ["endings", "contest", "choosers", "scouts", "harvest"],
     ["policies"],
     ["ledger", "trace", "learner", "modelled", "mind", "results"],
     ["optimizer", "checkpoint", "light_state"],

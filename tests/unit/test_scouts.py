@@ -62,7 +62,7 @@ def test_every_arm_in_question_is_drawn_equally_often():
     """χ² over the first scouts of 600 plates; level 0.001."""
     run = started()
     run.ask(20)
-    chooser, streams = run._mind.modelled.chooser, Streams(5)
+    chooser, streams = run._mind.modelled.chooser(), Streams(5)
     drawn = np.zeros(N_ARMS)
     for _ in range(600):
         turn = fresh_round(run, streams, 20)

@@ -1,0 +1,70 @@
+"""The plate that spends the budget takes what looks best: narrower bounds, and no scouts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import manyarms as ma
+from manyarms.hallucination import Hallucination
+from manyarms.harvest import NARROWED
+
+N_ARMS = 300
+FEATURES = np.random.default_rng(0).random((N_ARMS, 2))
+TRUTH = np.sin(6 * FEATURES[:, 0]) + np.cos(4 * FEATURES[:, 1])
+
+
+def started(budget: int | None, policy: ma.Policy | None = None) -> ma.Optimizer:
+    run = ma.Optimizer(ma.Pool(FEATURES), policy, seed=1, budget=budget, repeats="forbid")
+    first = run.ask(30)
+    run.tell(first, TRUTH[first.arms] + 0.3 * np.random.default_rng(1).normal(size=30))
+    return run
+
+
+def by_bounds(run: ma.Optimizer, factor: float, size: int) -> list[int]:
+    """The plainest way to fill a plate: the highest bound, hallucinated, and again."""
+    overlay, arms = Hallucination(run.posterior), []
+    for _ in range(size):
+        upper = run.posterior.mean + factor * run.trace[-1].width * np.sqrt(overlay.leverage())
+        upper[[*run.history.arms, *arms]] = -np.inf
+        arms.append(int(np.argmax(upper)))
+        overlay.pull(arms[-1])
+    return arms
+
+
+@pytest.mark.parametrize("size", [5, 40])
+def test_the_plate_that_spends_the_budget_is_chosen_with_narrower_bounds(size: int) -> None:
+    run = started(30 + size)
+    plate = run.ask(size).arms.tolist()
+    assert plate == by_bounds(run, NARROWED, size)
+    assert plate != by_bounds(run, 1.0, size), "else this shows nothing"
+
+
+@pytest.mark.parametrize("budget", [None, 36])
+def test_any_other_plate_is_not(budget: int | None) -> None:
+    run = started(budget)
+    assert run.ask(5).arms.tolist() == by_bounds(run, 1.0, 5)
+
+
+@pytest.mark.parametrize(
+    "policy", [ma.BBKB(local=True, width=2.0), ma.BBKB(kernel=ma.RBF(0.3), noise_std=0.3, width=2.0)]
+)
+def test_a_width_that_was_named_is_kept(policy: ma.Policy) -> None:
+    ending, open_ended = started(35, policy), started(None, policy)
+    assert ending.ask(5).arms.tolist() == open_ended.ask(5).arms.tolist()
+
+
+def test_what_is_out_already_counts_as_spent() -> None:
+    plates = []
+    for budget in (75, 76):
+        run = started(budget)
+        assert run.ask(5).arms.tolist() == by_bounds(run, 1.0, 5)
+        plates.append(run.ask(40).arms.tolist())
+    assert plates[0] != plates[1]
+
+
+def test_a_loaded_run_harvests_the_same(tmp_path) -> None:
+    run = started(35)
+    run.save(tmp_path / "run")
+    again = ma.Optimizer.load(tmp_path / "run", ma.Pool(FEATURES))
+    assert again.ask(5).arms.tolist() == run.ask(5).arms.tolist()
