@@ -28,6 +28,8 @@ from benchmarks.further import CHOSEN_ON, VALIDATION
 
 GROUPS = {"further": CHOSEN_ON, "validation": VALIDATION}
 CHECKPOINTS = (100, 200, 500, 1000)
+# A larger budget makes another run: it sizes the design, and its last plate is chosen otherwise.
+KEY = ("pool", "setting", "batch", "budget", "seed", "evaluations")
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class Line:
     pool: str
     setting: str
     batch: int
+    budget: int
     seed: int
     evaluations: int
     share: float
@@ -45,7 +48,7 @@ class Line:
     @property
     def key(self) -> tuple[str, ...]:
         """Which line it is, as in a row of the file."""
-        return self.pool, self.setting, str(self.batch), str(self.seed), str(self.evaluations)
+        return tuple(str(getattr(self, name)) for name in KEY)
 
 
 def _chooser(setting: Setting) -> Callable[[Problem, Setting, int, int, int], np.ndarray]:
@@ -70,8 +73,11 @@ def lines(job: tuple[str, Setting, int, int, int]) -> list[Line]:
         share = task.top[tried].sum() / task.top.sum()
         better = int((task.truth > best).sum())
         found.append(
-            Line(name, setting.name, batch, seed, evaluations, float(share), better, best, round(seconds, 2))
-        )
+            Line(
+                name, setting.name, batch, budget, seed, evaluations,
+                float(share), better, best, round(seconds, 2),
+            )
+        )  # fmt: skip
     return found
 
 
@@ -79,10 +85,7 @@ def _done(path: Path) -> set[tuple[str, ...]]:
     if not path.exists():
         return set()
     with path.open(newline="") as stream:
-        return {
-            (row["pool"], row["setting"], row["batch"], row["seed"], row["evaluations"])
-            for row in csv.DictReader(stream)
-        }
+        return {tuple(row[name] for name in KEY) for row in csv.DictReader(stream)}
 
 
 def _append(path: Path, new: Iterable[Line], done: set[tuple[str, ...]]) -> None:
@@ -94,15 +97,15 @@ def _append(path: Path, new: Iterable[Line], done: set[tuple[str, ...]]) -> None
         writer.writerows(asdict(line) for line in new if line.key not in done)
 
 
-Runs = dict[tuple[str, int, int], dict[str, dict[int, tuple[float, int]]]]
+Runs = dict[tuple[str, int, int, int], dict[str, dict[int, tuple[float, int]]]]
 
 
 def _runs(path: Path) -> Runs:
-    """Share in per cent and better arms, by (pool, batch, evaluations), setting and seed."""
+    """Share in per cent and better arms, by (pool, batch, budget, evaluations), setting and seed."""
     runs: Runs = defaultdict(lambda: defaultdict(dict))
     with path.open(newline="") as stream:
         for row in csv.DictReader(stream):
-            key = (row["pool"], int(row["batch"]), int(row["evaluations"]))
+            key = (row["pool"], int(row["batch"]), int(row["budget"]), int(row["evaluations"]))
             runs[key][row["setting"]][int(row["seed"])] = (100 * float(row["share"]), int(row["better"]))
     return runs
 
@@ -124,7 +127,7 @@ def _difference(runs: dict[int, tuple[float, int]], other: dict[int, tuple[float
 
 
 def table(path: Path, against: str | None = None) -> str:
-    """A table for each batch size and number of evaluations: settings down, pools across.
+    """A table for each batch size, budget and number of evaluations: settings down, pools across.
 
     A cell is the share of the top 1 % found in per cent ± its standard error, the median number of arms
     better than the best one found, and (how many seeds). With `against`, the last rows are what each setting
@@ -132,11 +135,11 @@ def table(path: Path, against: str | None = None) -> str:
     """
     runs = _runs(path)
     parts = []
-    for batch, evaluations in sorted({key[1:] for key in runs}):
-        pools = [key[0] for key in runs if key[1:] == (batch, evaluations)]
-        groups = [runs[pool, batch, evaluations] for pool in pools]
+    for batch, budget, evaluations in sorted({key[1:] for key in runs}):
+        pools = [key[0] for key in runs if key[1:] == (batch, budget, evaluations)]
+        groups = [runs[pool, batch, budget, evaluations] for pool in pools]
         names = list(dict.fromkeys(name for group in groups for name in group))
-        lines = [[f"{evaluations} evaluations, batches of {batch}", *pools]]
+        lines = [[f"{evaluations} of {budget} evaluations, batches of {batch}", *pools]]
         lines += [
             [name, *(_cell(group[name]) if name in group else "" for group in groups)] for name in names
         ]
@@ -152,13 +155,13 @@ def table(path: Path, against: str | None = None) -> str:
 
 
 def run_all(jobs: list[tuple[str, Setting, int, int, int]], out: Path, processes: int) -> None:
-    """Every job that is not in the file yet; of a longer run only the checkpoints that are new."""
+    """Every job that is not in the file yet."""
     done = _done(out)
     todo = []
     for job in jobs:
         name, setting, budget, batch, seed = job
         last = max(c for c in CHECKPOINTS if c <= budget)
-        if (name, setting.name, str(batch), str(seed), str(last)) not in done:
+        if (name, setting.name, str(batch), str(budget), str(seed), str(last)) not in done:
             todo.append(job)
     if processes == 1:
         for job in todo:
@@ -193,6 +196,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--against", help="a setting: show how much more the others find, paired by seed")
     parser.add_argument("--processes", type=int, default=1, choices=(1, 2))
     options = parser.parse_args(arguments)
+    if options.against is not None and options.against not in options.settings:
+        parser.error(f"--against {options.against!r} is not among the settings compared")
     if mistake := _unusable(options.settings, known):
         parser.error(mistake)
     options.out.mkdir(parents=True, exist_ok=True)

@@ -231,7 +231,7 @@ class Planned:
     arms: tuple[int, ...]
 
     def fill(self, round: Round) -> Filled:
-        """As many of them as may be, in order; a batch of a larger size is filled up at random."""
+        """As many of them as may be, in order; a larger batch before any result is filled up at random."""
         most = len(self.arms) if round.limit is None else round.limit
         picked = [arm for arm in self.arms if round.allowed[arm] > 0][:most]
         round.allowed[picked] -= 1

@@ -63,7 +63,8 @@ class Best:
 class Optimizer:
     """One run of a policy on a pool; without a policy, of `default_policy`.
 
-    seed: everything random follows from it. budget: pulls that may be handed out in all. repeats:
+    seed: everything random follows from it. budget: pulls that may be handed out in all; where the model is
+    learned, the design is at most a fifth of it, and a plate that spends it takes what looks best. repeats:
     "allow", "forbid", how often an arm may be pulled at most, or "fresh", which offers an arm again only
     when all have been tried; by default "fresh" where the model is learned, else "allow". max_failures:
     after so many failed pulls an arm is not offered again (None: never left out). storage: "float32"
@@ -118,8 +119,9 @@ class Optimizer:
         """The next arms to evaluate.
 
         Without a size the policy's rule ends the batch; `at_most` caps it; `n` gives exactly n (a plate),
-        going on past the rule with a width that grows with the realised ratio. `eligible` limits this
-        one batch: a mask over all arms, or the arms' indices.
+        going on past the rule: with a width that grows with the realised ratio or, where the model is learned
+        and no width was named, with some scouts (`manyarms.scouts`). `eligible` limits this one batch: a mask
+        over all arms, or the arms' indices.
         """
         started = time.perf_counter()
         limit, exactly = self._size(n, at_most)
@@ -212,20 +214,32 @@ class Optimizer:
             allowed, limit, exactly, self._streams, self.lazy, self._mind.prior,
         )  # fmt: skip
         last = exactly and self.budget is not None and limit == self.budget - self._ledger.spent
-        chooser = self._chooser(allowed, last)
+        others = allowed.copy()
+        others[first] = 0.0
+        chooser = self._chooser(others, limit - len(first) if exactly and limit is not None else None, last)
         return (FirstThese(tuple(first.tolist()), chooser) if len(first) else chooser).fill(turn), width
 
-    def _chooser(self, allowed: Floats, last: bool) -> Chooser:
-        """The policy's, once the initial design has been handed out and there are results.
+    def _chooser(self, allowed: Floats, size: int | None, last: bool) -> Chooser:
+        """The initial design until it has been handed out; then, once there are results, the policy's.
 
-        `last` is a plate that spends the rest of the budget.
+        A plate of a given size that is larger than what is left of the design is filled up by the policy.
+        `last` is a plate that spends the rest of the budget: a design would come too late.
         """
-        if self._plan is not None and len(self.history) < len(self._plan):
-            taken = {*self.history.arms.tolist(), *self._ledger.pending.values(), *self._ledger.failures}
-            left = tuple(arm for arm in self._plan if arm not in taken and allowed[arm] > 0)
-            if left:
-                return Planned(left)
-        return self._mind.modelled.chooser(last) if self.posterior.state.pulls > 0 else UniformStart()
+        if not self.posterior.state.pulls:
+            left = self._left_of_plan(allowed)
+            return Planned(left) if left else UniformStart()
+        chooser = self._mind.modelled.chooser(last)
+        left = () if last else self._left_of_plan(allowed)
+        if size is None or size <= len(left):
+            return Planned(left) if left else chooser
+        return FirstThese(left, chooser) if left else chooser
+
+    def _left_of_plan(self, allowed: Floats) -> tuple[int, ...]:
+        """The arms of the initial design still to be handed out; none once there are as many results."""
+        if self._plan is None or len(self.history) >= len(self._plan):
+            return ()
+        taken = {*self.history.arms.tolist(), *self._ledger.pending.values(), *self._ledger.failures}
+        return tuple(arm for arm in self._plan if arm not in taken and allowed[arm] > 0)
 
     def _make_plan(self, at_least: int | None) -> None:
         """An initial design, where the model is learned and hardly anything has been told yet."""

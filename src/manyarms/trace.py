@@ -34,7 +34,10 @@ class Batch:
 
 @dataclass(frozen=True)
 class BatchRecord:
-    """A batch in the trace. Rewards are NaN until told; `failed` marks trials that gave none."""
+    """A batch in the trace. Rewards are NaN until told; `failed` marks trials that gave none.
+
+    `width` is β at the last feedback, before a plate widens it or, being the last one, narrows it.
+    """
 
     arms: Ints
     tickets: Ints

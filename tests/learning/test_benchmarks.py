@@ -30,14 +30,16 @@ def test_a_decision_experiment_is_resumed_not_repeated(
     both = (tmp_path / "runs.csv").read_text()
     assert both.startswith(first)
     assert both.count("\n") == 5
-    assert "| 100 evaluations, batches of 50 | generated |" in capsys.readouterr().out
+    assert "| 100 of 100 evaluations, batches of 50 | generated |" in capsys.readouterr().out
 
 
 def test_the_table_pairs_runs_by_seed(tmp_path: Path) -> None:
     runs = [("a", 0, 0.5, 3), ("a", 1, 0.75, 1), ("b", 1, 0.25, 9), ("b", 2, 0.75, 9)]
-    lines = [f"pool,{name},50,{seed},100,{share},{better},0,0" for name, seed, share, better in runs]
+    lines = [f"pool,{name},50,200,{seed},100,{share},{better},0,0" for name, seed, share, better in runs]
     path = tmp_path / "runs.csv"
-    path.write_text("\n".join(["pool,setting,batch,seed,evaluations,share,better,best,seconds", *lines]))
+    path.write_text(
+        "\n".join(["pool,setting,batch,budget,seed,evaluations,share,better,best,seconds", *lines])
+    )
     shown = decisions.table(path, against="b")
     assert "| a | 62.5 ± 12.5, 2 (2) |" in shown
     assert "| a − b | 50.0 ± nan (1) |" in shown, "only one seed was run by both"

@@ -68,3 +68,36 @@ def test_a_loaded_run_harvests_the_same(tmp_path) -> None:
     run.save(tmp_path / "run")
     again = ma.Optimizer.load(tmp_path / "run", ma.Pool(FEATURES))
     assert again.ask(5).arms.tolist() == run.ask(5).arms.tolist()
+
+
+def test_the_last_plate_is_not_spent_on_what_is_left_of_the_design() -> None:
+    run = ma.Optimizer(ma.Pool(FEATURES), seed=1, budget=55, repeats="forbid")  # a design of 11
+    first = run.ask(10)
+    run.tell(first, TRUTH[first.arms])
+    assert run.ask(45).arms.tolist() == by_bounds(run, NARROWED, 45)
+
+
+def test_a_plate_larger_than_what_is_left_of_the_design_is_filled_up_by_the_model() -> None:
+    run = ma.Optimizer(ma.Pool(FEATURES), seed=1, repeats="forbid")  # a design of 20
+    first = run.ask(12)
+    run.tell(first, TRUTH[first.arms])
+    plate = run.ask(18).arms.tolist()
+    planned, overlay = plate[:8], Hallucination(run.posterior)
+    assert set(planned) == set(run._plan[12:])
+    for arm in planned:
+        overlay.pull(arm)
+    upper = run.posterior.mean + run.trace[-1].width * np.sqrt(overlay.leverage())
+    upper[[*run.history.arms, *planned]] = -np.inf
+    assert plate[8] == int(np.argmax(upper))
+    assert len(set(plate)) == 18
+    assert run.ask(5).arms.tolist() != [], "results that are still out do not matter"
+
+
+def test_the_last_arms_of_a_design_are_not_handed_out_twice_in_one_plate() -> None:
+    """Fewer untried arms than the plate wants: those come first, then repeats."""
+    run = ma.Optimizer(ma.Pool(FEATURES[:24]), seed=1)
+    first = run.ask(12)
+    run.tell(first, TRUTH[first.arms])
+    plate = run.ask(16).arms.tolist()
+    assert set(plate[:12]) == set(range(24)) - set(first.arms.tolist())
+    assert len(plate) == 16
