@@ -47,6 +47,7 @@ def test_one_length_scale_is_preferred_until_several_pay() -> None:
     assert fit(Distances((1.0, 1.0), (0, 0)), *smooth()).score < fit(FAMILY, *smooth()).score
 
 
+@pytest.mark.slow
 def test_the_score_is_the_evidence_with_the_parameters_integrated_out() -> None:
     """Against a plain sum over a grid: signal and noise of a covariance without length-scales."""
     X, seen = smooth()
