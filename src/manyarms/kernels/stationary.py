@@ -17,7 +17,7 @@ from manyarms.validation import Floats, positive
 _DIRECT_FEATURES = 64
 _CLOSE = 1e-6
 _FARTHEST = 1e100  # distances are cut here, where k is 0 in any case: ∞ · 0 would be NaN
-_PIECE = 2**13  # values a formula of several terms is evaluated on at once, so that they stay in the cache
+PIECE = 2**13  # values a formula of several terms is evaluated on at once, so that they stay in the cache
 _LARGE_NU = 100.0  # beyond this K_ν overflows at ordinary distances, and its expansion is exact to 1e-11
 
 
@@ -29,9 +29,10 @@ def squared_distances(X: Any, Y: Any, lengthscale: float | tuple[float, ...]) ->
     scale = np.asarray(lengthscale)
     _check_scales(X, lengthscale)
     if X.shape[1] <= _DIRECT_FEATURES:
-        short, long = (Y, X) if len(Y) < len(X) else (X, Y)  # cdist is several times faster on few long rows
+        swapped = len(Y) < len(X)  # cdist is several times faster on few long rows
+        short, long = (Y, X) if swapped else (X, Y)
         direct: Floats = cdist(short / scale, long / scale, "sqeuclidean")
-        return direct.T if short is Y else direct
+        return direct.T if swapped else direct
     return _expanded(X / scale, Y / scale)
 
 
@@ -104,8 +105,8 @@ class Matern(Kernel):
         """The Matérn function of the scaled distance."""
         values = squared_distances(X, Y, self.lengthscale)
         flat = (values.T if values.flags.f_contiguous else values).reshape(-1)
-        for start in range(0, len(flat), _PIECE):
-            piece = flat[start : start + _PIECE]
+        for start in range(0, len(flat), PIECE):
+            piece = flat[start : start + PIECE]
             piece[:] = self._at(piece)
         return values
 

@@ -59,34 +59,39 @@ class Evidence:
 def log_evidence(covariance: Covariance, signal: float, noise: float, seen: Observations) -> Evidence | None:
     """The evidence at signal variance s² and noise variance σ²; None where C is not positive definite."""
     n, K = len(seen), covariance.matrix
-    C = signal * K + MEAN_VARIANCE
+    C = signal * K
+    C += MEAN_VARIANCE
     C[np.diag_indices(n)] += noise / seen.counts
-    factored = _inverse(C)
-    if factored is None:
+    solved = _solved(C, seen.means)
+    if solved is None:
         return None
-    inverse, log_det = factored
-    alpha = inverse @ seen.means
+    alpha, log_det, half = solved
     value = -0.5 * (seen.means @ alpha + log_det + n * math.log(2 * math.pi))
     value -= 0.5 * (seen.spare * math.log(2 * math.pi * noise) + seen.scatter / noise)
     value -= 0.5 * float(np.log(seen.counts).sum())
-    Q = np.subtract(np.outer(alpha, alpha), inverse, out=inverse)
-    by_signal = 0.5 * signal * float(np.vdot(Q, K))
-    by_noise = 0.5 * (noise * float(np.diag(Q) @ (1.0 / seen.counts)) - seen.spare + seen.scatter / noise)
-    gradient = np.concatenate([0.5 * signal * covariance.contract(Q), [by_signal, by_noise]])
+    by_noise = -noise * float(np.diag(half) @ (1.0 / seen.counts))
+    by_noise += 0.5 * (seen.scatter / noise - seen.spare)
+    by_signal = -signal * float(np.vdot(half, K))
+    gradient = np.concatenate([-signal * covariance.contract(half), [by_signal, by_noise]])
     return Evidence(float(value), gradient, float(MEAN_VARIANCE * alpha.sum()))
 
 
-def _inverse(C: Floats) -> tuple[Floats, float] | None:
-    """C⁻¹ and log det C through the Cholesky factor, or None."""
-    from scipy.linalg import lapack
+def _solved(C: Floats, means: Floats) -> tuple[Floats, float, Floats] | None:
+    """α = C⁻¹ȳ, log det C, and half of C⁻¹ − ααᵀ; None where C is not positive definite. Overwrites C.
 
-    factor, failed = lapack.dpotrf(C, lower=1)
+    A symmetric matrix meets only symmetric ones in the gradient, so one triangle with half the diagonal is
+    half of it, and nothing is ever copied to the other side: LAPACK works in place on C's own memory.
+    """
+    from scipy.linalg import blas, lapack
+
+    factor, failed = lapack.dpotrf(C.T, overwrite_a=1)  # Cᵀ = C has the order LAPACK wants
     if failed:
         return None
     log_det = 2.0 * float(np.log(np.diag(factor)).sum())
-    inverse, failed = lapack.dpotri(factor, lower=1)
+    alpha, _ = lapack.dpotrs(factor, means)
+    inverse, failed = lapack.dpotri(factor, overwrite_c=1)
     if failed or not math.isfinite(log_det):
         return None
-    lower = np.tril(inverse)
-    lower += np.tril(lower, -1).T
-    return lower, log_det
+    half = blas.dsyr(-1.0, alpha, a=inverse, overwrite_a=1)
+    half[np.diag_indices(len(means))] *= 0.5
+    return alpha, log_det, half.T  # in the order of C again

@@ -2,8 +2,8 @@
 
 A family has unit variance; signal, noise and mean are the same for all of them and live in `evidence.py`.
 On fixed arms (`Family.on`) it is a function of θ = log length-scales alone, and instead of one n × n
-derivative matrix per length-scale it gives the contraction Σ_ab G_ab ∂K_ab/∂θ_g for a symmetric G, which
-for distances takes one matrix product however many features there are.
+derivative matrix per length-scale it gives the contraction Σ_ab G_ab ∂K_ab/∂θ_g for any G, which for
+distances takes one matrix product however many features there are.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Any, Protocol
 import numpy as np
 
 from manyarms.kernels import RBF, Hamming, KernelLike, Matern, Tanimoto
-from manyarms.kernels.stationary import squared_distances
-from manyarms.validation import Floats
+from manyarms.kernels.stationary import PIECE, squared_distances
+from manyarms.validation import Floats, Ints
 
 HAMMING_SCALE = 0.5  # arms that differ in half of their positions are then correlated by 1/e
 
 
 @dataclass(frozen=True)
 class Covariance:
-    """K at one θ, and the contraction of its derivatives with a symmetric matrix."""
+    """K at one θ, and the contraction of its derivatives with a matrix, which may be overwritten."""
 
     matrix: Floats
     contract: Callable[[Floats], Floats]
@@ -93,18 +93,35 @@ class Distances:
             return _all_alike(len(features))
         X = np.asarray(features)[:, used].astype(np.float64)
         X = (X - X.mean(axis=0)) / np.array(self.spreads)[used]
-        groups = np.array(self.groups)[used]
+        return self._shared(X) if self.n_scales == 1 else self._separate(X, np.array(self.groups)[used])
+
+    def _shared(self, X: Floats) -> Geometry:
+        """One length-scale: the distances are computed once, and only divided by it."""
+        apart = squared_distances(X, X, 1.0)
 
         def at(log_scales: Floats) -> Covariance:
-            scaled = X / np.exp(log_scales)[groups]
-            squares = squared_distances(scaled, scaled, 1.0)
+            squares = apart * np.exp(-2.0 * log_scales[0])
             K, weight = self._values(squares)
 
             def contract(G: Floats) -> Floats:
-                # ∂k/∂log l_j = w(r²) (x_j − y_j)²/l_j², and Σ_ab H_ab (x_a − x_b)² = 2(Σ h_a x_a² − xᵀHx)
-                H = G * weight
-                sums = H.sum(axis=1) @ (scaled * scaled) - np.einsum("aj,aj->j", scaled, H @ scaled)
-                return np.bincount(groups, 2.0 * sums, self.n_scales).astype(np.float64)
+                return np.array([np.vdot(np.multiply(G, weight, out=G), squares)])
+
+            return Covariance(K, contract)
+
+        return at
+
+    def _separate(self, X: Floats, groups: Ints) -> Geometry:
+        def at(log_scales: Floats) -> Covariance:
+            scaled = X / np.exp(log_scales)[groups]
+            K, weight = self._values(squared_distances(scaled, scaled, 1.0))
+
+            def contract(G: Floats) -> Floats:
+                # ∂k/∂log l_j = w(r²) (x_j − y_j)²/l_j², and with h the sums of H's rows and columns together
+                # Σ_ab H_ab (x_a − x_b)² = Σ h_a x_a² − 2xᵀHx
+                H = np.multiply(G, weight, out=G)
+                sums = (H.sum(axis=0) + H.sum(axis=1)) @ (scaled * scaled)
+                sums -= 2.0 * np.einsum("aj,aj->j", scaled, H @ scaled)
+                return np.bincount(groups, sums, self.n_scales).astype(np.float64)
 
             return Covariance(K, contract)
 
@@ -113,11 +130,17 @@ class Distances:
     def _values(self, squares: Floats) -> tuple[Floats, Floats]:
         """k, and −2 dk/d(r²), which multiplies the squared differences in the derivative."""
         if self.nu is None:
-            K = np.exp(-0.5 * squares)
-            return K, K
-        u = np.sqrt(5.0 * squares)
-        decay = np.exp(-u)
-        return (1.0 + u + u * u / 3.0) * decay, (5.0 / 3.0) * (1.0 + u) * decay
+            K = -0.5 * squares
+            return np.exp(K, out=K), K
+        flat, K, weight = squares.reshape(-1), np.empty(squares.size), np.empty(squares.size)
+        for start in range(0, squares.size, PIECE):
+            piece = slice(start, start + PIECE)
+            u = np.sqrt(5.0 * flat[piece])
+            decay = np.exp(-u)
+            smooth = (1.0 + u) * decay
+            K[piece] = smooth + u * u / 3.0 * decay
+            weight[piece] = (5.0 / 3.0) * smooth
+        return K.reshape(squares.shape), weight.reshape(squares.shape)
 
     def kernel(self, log_scales: Floats) -> KernelLike:
         """Length-scales in the units of the pool's columns; a silent column gets its own spread."""

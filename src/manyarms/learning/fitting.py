@@ -35,11 +35,34 @@ TYPICAL_NOISE = 0.05
 SCALE_REACH = math.log(1e3)  # length-scales stay within this factor of the typical ones
 SIGNAL_BOUNDS = (1e-3, 1e3)
 NOISE_BOUNDS = (1e-5, 10.0)
-START_OFFSETS = (0.0, -1.2)  # of all log length-scales: the prior's centre, and rougher functions
 
 CONVERGED, STOPPED, PRIOR = "converged", "stopped early", "prior values"
 _STEP = 0.02  # of a logarithm, for second derivatives
 _REFUSED = 1e12  # objective where C is not positive definite: the line search turns back
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a search begins: (log length-scales, log s², log σ²), and how sharply each is known.
+
+    `sharpness` is one over a standard deviation, the others held. The search moves the values times these, to
+    which all directions are alike: from a fit to some of the data it needs half as many evaluations.
+    """
+
+    values: Floats
+    sharpness: Floats
+
+    def towards(self, here: Floats, there: Floats) -> Start:
+        """For length-scales elsewhere: as far from `there` as these are from `here`."""
+        return replace(self, values=self.values + np.append(there - here, [0.0, 0.0]))
+
+    def spread_over(self, n_scales: int) -> Start:
+        """The one length-scale for each of n, which together are as sharp as it was."""
+        scale, alone = self.values[0], self.sharpness[0] / math.sqrt(n_scales)
+        return Start(
+            np.append(np.full(n_scales, scale), self.values[1:]),
+            np.append(np.full(n_scales, alone), self.sharpness[1:]),
+        )
 
 
 @dataclass(frozen=True)
@@ -58,12 +81,13 @@ class Fit:
     mean: float
     evidence: float
     score: float
+    sharpness: Floats
     outcome: str
 
     @property
-    def values(self) -> Floats:
-        """(log length-scales, log s², log σ²), from which another fit can start."""
-        return np.concatenate([self.log_scales, np.log([self.signal, self.noise])])
+    def start(self) -> Start:
+        """For a fit to other data, or of a similar family."""
+        return Start(np.concatenate([self.log_scales, np.log([self.signal, self.noise])]), self.sharpness)
 
 
 @dataclass(frozen=True)
@@ -94,6 +118,11 @@ class Prior:
         lower[-1] = max(lower[-1], math.log(max(least, NOISE_BOUNDS[0])))
         return replace(self, lower=lower)
 
+    @property
+    def start(self) -> Start:
+        """Its centre."""
+        return Start(self.centre, 1.0 / self.sd)
+
     def pull(self, values: Floats) -> Floats:
         """Gradient of minus the log density."""
         return np.asarray((values - self.centre) / self.sd**2)
@@ -106,60 +135,60 @@ class Prior:
 
 def at_prior(family: Family, outcome: str = PRIOR) -> Fit:
     """The centre of the priors: what is assumed when nothing has been seen."""
-    centre = Prior.of(family).centre
-    return Fit(family, centre[:-2], 1.0, TYPICAL_NOISE, 0.0, -math.inf, -math.inf, outcome)
+    start = Prior.of(family).start
+    scales, sharpness = start.values[:-2], start.sharpness
+    return Fit(family, scales, 1.0, TYPICAL_NOISE, 0.0, -math.inf, -math.inf, sharpness, outcome)
 
 
 def fit(
     family: Family,
     features: Any,
     seen: Observations,
-    starts: list[Floats] | None = None,
+    start: Start | None = None,
     evaluations: int = 60,
     prior: Prior | None = None,
     compared: bool = True,
 ) -> Fit:
-    """The highest posterior density reached from the starts; deterministic, at most `evaluations` each.
+    """The highest posterior density reached from the start, or the prior's centre; deterministic.
 
-    With `compared` the fit gets a score, which takes one more evaluation per parameter.
+    With `compared` the fit gets a score and its own sharpness, which takes one more evaluation per parameter.
     """
     prior = (prior or Prior.of(family)).with_noise_above(seen.blur)
-    search = _Search(family, family.on(features), seen, prior)
-    for start in starts or default_starts(prior):
-        search.run(start, evaluations)
+    start = start or prior.start
+    search = _Search(family, family.on(features), seen, prior, start.sharpness)
+    search.run(start.values, evaluations)
     return search.result(compared)
 
 
-def default_starts(prior: Prior) -> list[Floats]:
-    """The prior's centre, and the same with shorter length-scales."""
-    n_scales = len(prior.centre) - 2
-    shift = np.append(np.ones(n_scales), [0.0, 0.0])
-    return [prior.centre + offset * shift for offset in (START_OFFSETS if n_scales else START_OFFSETS[:1])]
-
-
 class _Search:
-    """L-BFGS-B from several starts; remembers the best point, whatever a start ends with."""
+    """L-BFGS-B; remembers the best point, whatever it ends with."""
 
     def __init__(
-        self, family: Family, geometry: Callable[[Floats], Any], seen: Observations, prior: Prior
+        self,
+        family: Family,
+        geometry: Callable[[Floats], Any],
+        seen: Observations,
+        prior: Prior,
+        sharpness: Floats,
     ) -> None:
         self._family, self._geometry, self._seen, self._prior = family, geometry, seen, prior
+        self._sharpness = sharpness
         self._best: tuple[float, Floats, Evidence] | None = None
         self._converged = False
 
     def run(self, start: Floats, evaluations: int) -> None:
         from scipy.optimize import minimize  # slow to import
 
+        lower, upper = self._prior.lower * self._sharpness, self._prior.upper * self._sharpness
         outcome = minimize(
             self._objective,
-            np.clip(start, self._prior.lower, self._prior.upper),
+            np.clip(start * self._sharpness, lower, upper),
             jac=True,
             method="L-BFGS-B",
-            bounds=list(zip(self._prior.lower, self._prior.upper, strict=True)),
+            bounds=list(zip(lower, upper, strict=True)),
             options={"maxfun": evaluations, "maxiter": evaluations, "ftol": 1e-7, "gtol": 1e-4},
         )
-        if self._best is not None and outcome.fun <= self._best[0] + 1e-9:
-            self._converged = bool(outcome.success)
+        self._converged = bool(outcome.success)
 
     def _evidence(self, values: Floats) -> Evidence | None:
         """At these values, or None where it cannot be computed."""
@@ -168,30 +197,35 @@ class _Search:
         usable = found is not None and math.isfinite(found.value) and np.isfinite(found.gradient).all()
         return found if usable else None
 
-    def _objective(self, values: Floats) -> tuple[float, Floats]:
+    def _objective(self, moved: Floats) -> tuple[float, Floats]:
         """Negative log posterior density and its gradient."""
+        values = moved / self._sharpness
         found = self._evidence(values)
         if found is None:
             return _REFUSED, np.zeros_like(values)
         value = -found.value - self._prior.log_density(values)
         if self._best is None or value < self._best[0]:
             self._best = (value, values.copy(), found)
-        return value, self._prior.pull(values) - found.gradient
+        return value, (self._prior.pull(values) - found.gradient) / self._sharpness
 
     def result(self, compared: bool) -> Fit:
         if self._best is None:
             return at_prior(self._family)
         _, values, found = self._best
         signal, noise = (float(v) for v in np.exp(values[-2:]))
-        score = self._score(values, found) if compared else math.nan
+        score, sharpness = self._judged(values, found) if compared else (math.nan, self._sharpness)
         outcome = CONVERGED if self._converged else STOPPED
-        return Fit(self._family, values[:-2], signal, noise, found.mean, found.value, score, outcome)
+        return Fit(
+            self._family, values[:-2], signal, noise, found.mean, found.value, score, sharpness, outcome
+        )
 
-    def _score(self, values: Floats, found: Evidence) -> float:
-        """Log evidence of the family, its parameters integrated out (Laplace; see the head of the module)."""
+    def _judged(self, values: Floats, found: Evidence) -> tuple[float, Floats]:
+        """Log evidence of the family, parameters integrated out (Laplace; see above), and the sharpness."""
         z = (values - self._prior.centre) / self._prior.sd
-        sharper = np.maximum(np.linalg.eigvalsh(self._curvature(values, found)), 1.0)
-        return float(found.value - 0.5 * z @ z - 0.5 * np.log(sharper).sum())
+        curvature = self._curvature(values, found)
+        sharper = np.maximum(np.linalg.eigvalsh(curvature), 1.0)
+        score = float(found.value - 0.5 * z @ z - 0.5 * np.log(sharper).sum())
+        return score, np.sqrt(np.maximum(np.diag(curvature), 1.0)) / self._prior.sd
 
     def _curvature(self, values: Floats, found: Evidence) -> Floats:
         """Second derivatives of the negative log posterior, in units of the prior's standard deviations.

@@ -13,7 +13,7 @@ import numpy as np
 
 from manyarms.learning.evidence import Observations
 from manyarms.learning.families import Family
-from manyarms.learning.fitting import Fit, Prior, fit
+from manyarms.learning.fitting import Fit, Prior, Start, fit
 from manyarms.learning.prepared import Prepared
 from manyarms.learning.rewards import Targets
 from manyarms.learning.subset import MOST_ARMS, choose_subset
@@ -25,6 +25,18 @@ MOST_SCALES = 100  # features that may; the score takes an evaluation for each
 _EVALUATIONS = 40  # of the evidence, per fit that starts from values already found
 
 
+def select(prepared: Prepared, seen: Targets, rng: np.random.Generator) -> Fit:
+    """The best fit for what has been seen."""
+    separate = len(seen.arms) >= ENOUGH and prepared.dimension <= MOST_SCALES
+    typical: Family = prepared.families[0]
+    features, observed = _observed(prepared, seen, typical, typical.typical, rng, SCREENED)
+    best = _best(_screened(prepared, features, observed, separate))
+    if len(seen.arms) <= SCREENED:
+        return best.found
+    features, observed = _observed(prepared, seen, best.found.family, best.found.log_scales, rng, MOST_ARMS)
+    return best.again(features, observed)
+
+
 @dataclass(frozen=True)
 class Candidate:
     """A fit and the prior it was made under."""
@@ -32,40 +44,42 @@ class Candidate:
     found: Fit
     prior: Prior
 
-    def again(self, features: Any, observed: Observations) -> Candidate:
+    def again(self, features: Any, observed: Observations) -> Fit:
         """Fitted to other arms, from where it stands."""
-        start = [self.found.values]
-        found = fit(self.found.family, features, observed, start, _EVALUATIONS, self.prior, compared=False)
-        return Candidate(found, self.prior)
+        family, start = self.found.family, self.found.start
+        return fit(family, features, observed, start, _EVALUATIONS, self.prior, compared=False)
 
-    def per_feature(self, prepared: Prepared, features: Any, observed: Observations) -> list[Candidate]:
-        """With a length-scale per feature, pulled towards the shared one; nothing where there is no such."""
-        own = prepared.per_feature(self.found.family)
-        if own is None or own == self.found.family:
-            return []
-        shared = float(self.found.log_scales[0])
-        start = np.append(np.full(len(own.typical), shared), self.found.values[-2:])
-        prior = Prior.of(own, shared)
-        return [Candidate(fit(own, features, observed, [start], _EVALUATIONS, prior), prior)]
+    def start_of(self, family: Family) -> Start | None:
+        """For a family with as many length-scales: as long, compared with what is typical, as here."""
+        here, there = self.found.family.typical, family.typical
+        return self.found.start.towards(here, there) if len(here) == len(there) else None
 
 
-def select(prepared: Prepared, seen: Targets, rng: np.random.Generator) -> Fit:
-    """The best fit for what has been seen."""
-    separate = len(seen.arms) >= ENOUGH and prepared.dimension <= MOST_SCALES
-    typical: Family = prepared.families[0]
-    features, observed = _observed(prepared, seen, typical, typical.typical, rng, SCREENED)
-    candidates = []
+def _screened(prepared: Prepared, features: Any, observed: Observations, separate: bool) -> list[Candidate]:
+    """Each family with one length-scale and, if `separate`, with one per feature, where there is such.
+
+    A search begins where that for the family before has ended. Against searches that each begin at the
+    prior's centre and again with shorter length-scales (140 fits in runs on seven pools), the best candidate
+    was lower by 0.2 in log evidence once, and higher by 4 and by 44 twice, for half of the evaluations.
+    """
+    candidates: list[Candidate] = []
+    shared: Candidate | None = None
+    own: Candidate | None = None
     for family in prepared.families:
-        shared = Candidate(fit(family, features, observed), Prior.of(family))
-        candidates += [shared, *(shared.per_feature(prepared, features, observed) if separate else [])]
-    best = _highest(candidates)
-    if len(seen.arms) <= SCREENED:
-        return best.found
-    features, observed = _observed(prepared, seen, best.found.family, best.found.log_scales, rng, MOST_ARMS)
-    return best.again(features, observed).found
+        start = shared.start_of(family) if shared else None
+        shared = Candidate(fit(family, features, observed, start), Prior.of(family))
+        candidates.append(shared)
+        split = prepared.per_feature(family) if separate else None
+        if split is None or split == family:
+            continue
+        start = own.start_of(split) if own else shared.found.start.spread_over(len(split.typical))
+        prior = Prior.of(split, float(shared.found.log_scales[0]))
+        own = Candidate(fit(split, features, observed, start, _EVALUATIONS, prior), prior)
+        candidates.append(own)
+    return candidates
 
 
-def _highest(candidates: list[Candidate]) -> Candidate:
+def _best(candidates: list[Candidate]) -> Candidate:
     return max(candidates, key=lambda candidate: candidate.found.score)
 
 
