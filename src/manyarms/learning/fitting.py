@@ -7,7 +7,7 @@ The priors are normal in the logarithm, for features in units of their spread an
     log σ² ~ N(log 0.05, 2²)               noise from 1/50 to 1.6 times the rewards' sd is within two
 
 They keep twenty observations from running to length-scales of zero or infinity, and five hundred outvote
-them. A length-scale per feature starts from the fit with one, and its prior is N(that one, 1²) instead.
+them. Where each feature has a length-scale, its prior is N(the one found for all of them, 1²) instead.
 Families are compared by the evidence with their parameters integrated out, in Laplace's approximation
 (MacKay 1992): log evidence − ½‖z‖² − ½ Σ log max(h_i, 1), with z the values found in units of the prior's
 standard deviations and h the eigenvalues of the curvature of the posterior in those units. A parameter that
@@ -55,6 +55,10 @@ class Start:
     def towards(self, here: Floats, there: Floats) -> Start:
         """For length-scales elsewhere: as far from `there` as these are from `here`."""
         return replace(self, values=self.values + np.append(there - here, [0.0, 0.0]))
+
+    def is_near(self, values: Floats) -> bool:
+        """Within a standard deviation of each."""
+        return bool((np.abs(values - self.values) * self.sharpness < 1.0).all())
 
     def spread_over(self, n_scales: int) -> Start:
         """The one length-scale for each of n, which together are as sharp as it was."""
@@ -151,17 +155,41 @@ def fit(
 ) -> Fit:
     """The highest posterior density reached from the start, or the prior's centre; deterministic.
 
-    With `compared` the fit gets a score and its own sharpness, which takes one more evaluation per parameter.
+    The centre also serves where nothing can be evaluated at the start. With `compared` the fit gets a score
+    and its own sharpness, which takes one more evaluation per parameter.
     """
     prior = (prior or Prior.of(family)).with_noise_above(seen.blur)
-    start = start or prior.start
-    search = _Search(family, family.on(features), seen, prior, start.sharpness)
-    search.run(start.values, evaluations)
+    search = _Search(family, family.on(features), seen, prior)
+    if start is None or not search.run(start, evaluations):
+        search.run(prior.start, evaluations)
     return search.result(compared)
 
 
+def another_peak(
+    found: Fit, features: Any, seen: Observations, shift: float, evaluations: int = 60
+) -> Fit | None:
+    """Where a search from elsewhere ends: the prior's centre, its length-scales moved by `shift`.
+
+    None when it comes to within a standard deviation of what has been found; most do.
+    """
+    if not len(found.log_scales):
+        return None
+    prior = Prior.of(found.family).with_noise_above(seen.blur)
+    search = _Search(found.family, found.family.on(features), seen, prior, found.start)
+    start = Start(prior.centre, found.sharpness).towards(np.zeros(1), np.full(1, shift))
+    try:
+        search.run(start, evaluations)
+    except _KnownPeakError:
+        return None
+    return search.result(compared=True)
+
+
+class _KnownPeakError(Exception):
+    """A search has come to where another one ended."""
+
+
 class _Search:
-    """L-BFGS-B; remembers the best point, whatever it ends with."""
+    """L-BFGS-B; remembers the best point, whatever it ends with. `known` is where it need not go again."""
 
     def __init__(
         self,
@@ -169,26 +197,29 @@ class _Search:
         geometry: Callable[[Floats], Any],
         seen: Observations,
         prior: Prior,
-        sharpness: Floats,
+        known: Start | None = None,
     ) -> None:
         self._family, self._geometry, self._seen, self._prior = family, geometry, seen, prior
-        self._sharpness = sharpness
+        self._known = known
         self._best: tuple[float, Floats, Evidence] | None = None
         self._converged = False
 
-    def run(self, start: Floats, evaluations: int) -> None:
+    def run(self, start: Start, evaluations: int) -> bool:
+        """Whether anything could be evaluated."""
         from scipy.optimize import minimize  # slow to import
 
+        self._sharpness = start.sharpness
         lower, upper = self._prior.lower * self._sharpness, self._prior.upper * self._sharpness
         outcome = minimize(
             self._objective,
-            np.clip(start * self._sharpness, lower, upper),
+            np.clip(start.values * self._sharpness, lower, upper),
             jac=True,
             method="L-BFGS-B",
             bounds=list(zip(lower, upper, strict=True)),
             options={"maxfun": evaluations, "maxiter": evaluations, "ftol": 1e-7, "gtol": 1e-4},
         )
         self._converged = bool(outcome.success)
+        return self._best is not None
 
     def _evidence(self, values: Floats) -> Evidence | None:
         """At these values, or None where it cannot be computed."""
@@ -200,6 +231,8 @@ class _Search:
     def _objective(self, moved: Floats) -> tuple[float, Floats]:
         """Negative log posterior density and its gradient."""
         values = moved / self._sharpness
+        if self._known is not None and self._known.is_near(values):
+            raise _KnownPeakError
         found = self._evidence(values)
         if found is None:
             return _REFUSED, np.zeros_like(values)
