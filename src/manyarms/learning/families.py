@@ -135,11 +135,15 @@ class Distances:
         flat, K, weight = squares.reshape(-1), np.empty(squares.size), np.empty(squares.size)
         for start in range(0, squares.size, PIECE):
             piece = slice(start, start + PIECE)
-            u = np.sqrt(5.0 * flat[piece])
+            square = 5.0 * flat[piece]
+            u = np.sqrt(square)
             decay = np.exp(-u)
-            smooth = (1.0 + u) * decay
-            K[piece] = smooth + u * u / 3.0 * decay
-            weight[piece] = (5.0 / 3.0) * smooth
+            u += 1.0
+            np.multiply(u, decay, out=weight[piece])
+            square /= 3.0
+            square += u
+            np.multiply(square, decay, out=K[piece])  # (1 + u + u²/3) e^(−u)
+        weight *= 5.0 / 3.0
         return K.reshape(squares.shape), weight.reshape(squares.shape)
 
     def kernel(self, log_scales: Floats) -> KernelLike:
