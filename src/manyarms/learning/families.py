@@ -111,6 +111,8 @@ class Distances:
         return at
 
     def _separate(self, X: Floats, groups: Ints) -> Geometry:
+        """Several length-scales: `groups` names that of each column."""
+
         def at(log_scales: Floats) -> Covariance:
             scaled = X / np.exp(log_scales)[groups]
             K, weight = self._values(squared_distances(scaled, scaled, 1.0))

@@ -176,7 +176,8 @@ def another_peak(
         return None
     prior = Prior.of(found.family).with_noise_above(seen.blur)
     search = _Search(found.family, found.family.on(features), seen, prior, found.start)
-    start = Start(prior.centre, found.sharpness).towards(np.zeros(1), np.full(1, shift))
+    moved = np.append(np.full(len(found.log_scales), shift), [0.0, 0.0])
+    start = Start(prior.centre + moved, found.sharpness)
     try:
         search.run(start, evaluations)
     except _KnownPeakError:
