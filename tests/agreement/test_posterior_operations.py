@@ -180,7 +180,7 @@ def run(session: Session, operations: int) -> None:
     session.check()
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(s, marks=pytest.mark.slow) for s in range(2, 12))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.slow) for s in range(1, 12))])
 @pytest.mark.parametrize("name", KERNELS)
 def test_mixed_operations_agree_with_the_oracle(name: str, seed: int) -> None:
     kernel, features = KERNELS[name]

@@ -25,9 +25,9 @@ def arms_of(campaign: Campaign) -> list[tuple[int | None, str, float | None]]:
     [
         {},
         {"noise": "auto", "signal": "auto", "mean": "auto"},
-        {"policy": "sgpts"},
+        pytest.param({"policy": "sgpts"}, marks=pytest.mark.slow),
         LEARNED,
-        {**LEARNED, "policy": "sgpts", "options": {"prior_size": 60}},
+        pytest.param({**LEARNED, "policy": "sgpts", "options": {"prior_size": 60}}, marks=pytest.mark.slow),
     ],
 )
 def test_reopening_and_the_order_of_telling_change_nothing(tmp_path, changes):

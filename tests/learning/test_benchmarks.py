@@ -45,7 +45,13 @@ def test_the_table_pairs_runs_by_seed(tmp_path: Path) -> None:
     assert "| a − b | 50.0 ± nan (1) |" in shown, "only one seed was run by both"
 
 
-@pytest.mark.parametrize("name", sorted(further.FUNCTIONS))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow) if name in ("anisotropic", "bumps") else name
+        for name in sorted(further.FUNCTIONS)
+    ],
+)
 def test_functions_need_no_files_and_are_always_the_same(name: str) -> None:
     (features, results), (again, _) = further.load(name), further.load(name)
     np.testing.assert_array_equal(features, again)
