@@ -19,14 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from manyarms.allowance import Allowance, allowance, repeats_setting
 from manyarms.choosers import Chooser, Filled, FirstThese, Planned, Round, UniformStart
 from manyarms.draws import Draws, draw_functions
-from manyarms.errors import (
-    BudgetSpentError,
-    InvalidParameterError,
-    NoResultsError,
-    NothingToAskError,
-)
+from manyarms.errors import BudgetSpentError, InvalidParameterError, NoResultsError
 from manyarms.hallucination import Hallucination
 from manyarms.history import History
 from manyarms.learner import Learner, Lesson
@@ -43,7 +39,7 @@ from manyarms.results import Told, failure_flags, reward_values
 from manyarms.state import PosteriorState
 from manyarms.streams import Streams
 from manyarms.trace import Batch, BatchRecord, Trace
-from manyarms.validation import Floats, Ints, arm_indices, as_array, count, probability
+from manyarms.validation import Floats, Ints, arm_indices, count, probability
 
 
 @dataclass(frozen=True)
@@ -92,8 +88,7 @@ class Optimizer:
         self.budget = None if budget is None else count("budget", budget)
         if repeats is None:
             repeats = "fresh" if policy.kernel == "auto" else "allow"
-        named = isinstance(repeats, str) and repeats in ("allow", "forbid", "fresh")
-        self.repeats = repeats if named else count("repeats", repeats)
+        self.repeats = repeats_setting(repeats)
         self.max_failures = None if max_failures is None else count("max_failures", max_failures)
         if not isinstance(lazy, bool):
             raise InvalidParameterError("lazy", lazy, "True or False")
@@ -125,12 +120,13 @@ class Optimizer:
         """
         started = time.perf_counter()
         limit, exactly = self._size(n, at_most)
-        allowed, first = self._allowed(eligible, limit if exactly and limit is not None else 1)
-        self._check_enough(allowed, limit, exactly)
+        least = limit if exactly and limit is not None else 1
+        allowed = allowance(self.history, self._ledger, self.repeats, self.max_failures, eligible, least)
+        allowed.check(limit, exactly)
         self._take_feedback()
         self._make_plan(limit if exactly else None)
         with self._streams.unused_on_error():
-            filled, width = self._fill(allowed, first, limit, exactly)
+            filled, width = self._fill(allowed, limit, exactly)
         return self._hand_out(filled, width, started)
 
     def _size(self, n: int | None, at_most: int | None) -> tuple[int | None, bool]:
@@ -152,58 +148,7 @@ class Optimizer:
             limit = left if limit is None else min(limit, left)
         return limit, n is not None
 
-    def _allowed(self, eligible: ArrayLike | None, size: int) -> tuple[Floats, Ints]:
-        """How often each arm may be chosen in this batch, which has at least this size.
-
-        And which arms come first: the last untried ones, where the batch needs more than those.
-        """
-        nobody = np.empty(0, dtype=np.int64)
-        allowed = np.full(self.pool.n_arms, np.inf)
-        if self.repeats not in ("allow", "fresh"):
-            allowed[:] = 1.0 if self.repeats == "forbid" else float(self.repeats)
-            allowed[self.history.arms] -= self.history.counts
-            for arm, times in self._ledger.pending_counts().items():
-                allowed[arm] -= times
-        if self.max_failures is not None:
-            for arm, times in self._ledger.failures.items():
-                if times >= self.max_failures:
-                    allowed[arm] = 0.0
-        if eligible is not None:
-            allowed[~self._mask(eligible)] = 0.0
-        if self.repeats == "fresh":
-            fresh = np.minimum(allowed, 1.0)
-            fresh[self.history.arms] = 0.0
-            fresh[list(self._ledger.pending.values())] = 0.0
-            untried = np.flatnonzero(fresh > 0)
-            return (fresh, nobody) if len(untried) >= size else (allowed, untried)
-        return allowed, nobody
-
-    def _mask(self, eligible: ArrayLike) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        array = as_array("eligible", eligible)
-        if array.dtype == np.dtype(bool):
-            if array.shape != (self.pool.n_arms,):
-                raise InvalidParameterError(
-                    "eligible", array.shape, f"a mask over all {self.pool.n_arms} arms or arm indices"
-                )
-            return array
-        if array.shape == (self.pool.n_arms,) and self.pool.n_arms > 2 and np.isin(array, (0, 1)).all():
-            raise InvalidParameterError("eligible", "zeros and ones", "a mask of True and False, or indices")
-        mask = np.zeros(self.pool.n_arms, dtype=bool)
-        mask[arm_indices(array, self.pool.n_arms)] = True
-        return mask
-
-    def _check_enough(self, allowed: Floats, limit: int | None, exactly: bool) -> None:
-        possible = np.maximum(allowed, 0.0).sum()
-        if possible <= 0:
-            raise NothingToAskError(
-                "no arm may be chosen: all are used up, failed too often or not eligible"
-                if self.repeats != "allow" or self._ledger.failures
-                else "no arm is eligible"
-            )
-        if exactly and limit is not None and possible < limit:
-            raise NothingToAskError(f"{limit} arms asked for, only {int(possible)} pulls are allowed")
-
-    def _fill(self, allowed: Floats, first: Ints, limit: int | None, exactly: bool) -> tuple[Filled, float]:
+    def _fill(self, allowed: Allowance, limit: int | None, exactly: bool) -> tuple[Filled, float]:
         overlay = Hallucination(self.posterior)
         for arm, times in sorted(self._ledger.pending_counts().items()):
             overlay.pull(arm, times)
@@ -211,12 +156,12 @@ class Optimizer:
         ratio = self.policy.ratio_bound if self._mind.modelled.widens else math.inf
         turn = Round(
             self.posterior, overlay, self.policy.ending(), width, ratio,
-            allowed, limit, exactly, self._streams, self.lazy, self._mind.prior,
+            allowed.times, limit, exactly, self._streams, self.lazy, self._mind.prior,
         )  # fmt: skip
         last = exactly and self.budget is not None and limit == self.budget - self._ledger.spent
-        others = allowed.copy()
-        others[first] = 0.0
-        chooser = self._chooser(others, limit - len(first) if exactly and limit is not None else None, last)
+        first = allowed.first
+        size = limit - len(first) if exactly and limit is not None else None
+        chooser = self._chooser(allowed.others, size, last)
         return (FirstThese(tuple(first.tolist()), chooser) if len(first) else chooser).fill(turn), width
 
     def _chooser(self, allowed: Floats, size: int | None, last: bool) -> Chooser:

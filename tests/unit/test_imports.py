@@ -28,7 +28,7 @@ LAYERS = [
     ["draws"],
     ["endings", "contest", "choosers", "scouts", "harvest"],
     ["policies"],
-    ["ledger", "trace", "learner", "modelled", "mind", "results"],
+    ["ledger", "allowance", "trace", "learner", "modelled", "mind", "results"],
     ["optimizer", "checkpoint", "light_state"],
     ["maximize"],
     ["agents", "problems"],

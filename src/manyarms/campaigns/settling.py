@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from manyarms import policies
+from manyarms.allowance import repeats_setting
 from manyarms.campaigns.assumptions import (
     LARGE_POOL,
     NOISE_SHARE,
@@ -49,7 +50,7 @@ def settle(request: Request, pool: Pool) -> Settings:
         mean=_mean(request.mean), policy=kind.__name__, options=options,
         seed=count("seed", request.seed, minimum=0),
         budget=None if request.budget is None else count("budget", request.budget),
-        repeats=_repeats(request.repeats),
+        repeats=repeats_setting(request.repeats),
         max_failures=count("max_failures", request.max_failures) if request.max_failures else None,
         storage=storage, assumptions=(*said, *more),
         columns=_columns(prepared, source.blocks(pool.names or [])),
@@ -113,10 +114,6 @@ def _options(kind: type[policies.Policy], options: Mapping[str, Any]) -> dict[st
         if name not in known:
             raise SettingsError(f"{kind.__name__} has no option {name!r}; it has {', '.join(known)}")
     return dict(options)
-
-
-def _repeats(given: str | int) -> str | int:
-    return given if given in ("allow", "forbid", "fresh") else count("repeats", given)
 
 
 def _number(name: str, given: str | float) -> float | None:
