@@ -57,6 +57,73 @@ def test_heavy_tails_are_tamed_in_a_copy_with_the_same_ids() -> None:
     np.testing.assert_array_equal(prepared.encode(X[:7]), prepared.pool.features[:7])
 
 
+@pytest.mark.parametrize("zeros", [0, 100])
+def test_orders_of_magnitude_are_seen_as_such(zeros: int) -> None:
+    """A straight line of the logarithm but for the lowest values; zero is a little below them."""
+    values = np.append(10.0 ** RNG.uniform(-6, 0, size=2000), np.zeros(zeros))
+    prepared = prepare(Pool(np.column_stack([values, RNG.normal(size=2000 + zeros)]), names=["rate", "x"]))
+    assert any("'rate'" in said and "orders of magnitude" in said for said in prepared.assumptions)
+    assert not any("'x'" in said for said in prepared.assumptions)
+    seen, positive = prepared.pool.features[:, 0], values > 0
+    slope, level = np.polyfit(np.log(values[positive]), seen[positive], 1)
+    assert slope == pytest.approx(1.0, abs=0.01)
+    assert np.abs(seen[positive] - slope * np.log(values[positive]) - level).max() < 0.5
+    assert (seen[~positive] == 0).all()
+    later = prepared.encode(np.array([[-1e-3, 0.0], [0.0, 0.0], [1e-7, 0.0]]))[:, 0]
+    assert (np.diff(later) > 0).all()
+    assert later[0] < 0
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        RNG.uniform(1, 1e4, size=2000),
+        RNG.exponential(size=2000),
+        RNG.lognormal(0, 0.7, size=2000),
+        -(10.0 ** RNG.uniform(-6, 0, size=2000)),
+        np.append(10.0 ** RNG.uniform(-6, 0, size=500), np.zeros(1500)),
+        10.0 ** RNG.integers(-4, 1, size=2000),  # few values: steps
+        10.0 ** RNG.uniform(-320, 300, size=2000),  # more than a number can hold between the ends
+    ],
+    ids=["even", "exponential", "lognormal", "negative", "mostly zero", "few", "beyond numbers"],
+)
+def test_other_columns_are_not_logarithmic(values: np.ndarray) -> None:
+    (column,) = columns_of(Pool(values[:, None]))
+    assert not column.logarithmic
+    assert 0 < column.spread < np.inf
+
+
+def scores(n: int, n_columns: int) -> np.ndarray:
+    """Columns of ever smaller spread, as principal components are; the last has heavy tails."""
+    X = RNG.normal(size=(n, n_columns)) * 0.9 ** np.arange(n_columns)
+    X[0, -1] *= 1e3
+    return X
+
+
+def test_many_columns_are_tried_in_their_own_units_too() -> None:
+    X = scores(400, 60)
+    matern, rbf, matern_as_is, rbf_as_is = (prepared := prepare(Pool(X))).families
+    assert prepared.per_feature(matern) is not None
+    assert prepared.per_feature(matern_as_is) is None
+    assert rbf_as_is.name == "RBF, one length-scale, columns in their own units"
+    assert rbf.name == "RBF, one length-scale"
+    kernel, there = rbf_as_is.kernel(rbf_as_is.typical), prepared.pool.features[1:50]
+    typical = np.sqrt(60) * np.sqrt(np.mean(X[1:].std(axis=0) ** 2))
+    apart = ((X[1:50, None, :] - X[None, 1:50, :]) ** 2).sum(axis=-1)
+    np.testing.assert_allclose(kernel.matrix(there, there), np.exp(-0.5 * apart / typical**2), rtol=0.05)
+
+
+@pytest.mark.parametrize("X", [scores(400, 60) / 0.9 ** np.arange(60), scores(400, 40)], ids=["alike", "few"])
+def test_few_columns_or_columns_of_like_spread_are_not(X: np.ndarray) -> None:
+    assert len(prepare(Pool(X)).families) == 2
+
+
+def test_up_to_256_features_may_each_have_a_length_scale() -> None:
+    for n_columns, own in ((256, True), (257, False)):
+        prepared = prepare(Pool(RNG.normal(size=(50, n_columns))))
+        assert (prepared.per_feature(prepared.families[0]) is not None) == own
+
+
 @pytest.mark.parametrize("largest", [1e300, 1e-300])
 def test_extreme_numbers_give_finite_scales(largest: float) -> None:
     (column,) = columns_of(Pool(np.array([[0.0], [0.3], [0.6], [1.0]]) * largest))
@@ -105,6 +172,19 @@ def test_bits_are_tanimoto_packed_or_not() -> None:
         prepared = prepare(Pool(features))
         assert prepared.families == (Bits(),)
         np.testing.assert_array_equal(prepared.pool.features, packed)
+
+
+@pytest.mark.parametrize(("n_columns", "highest"), [(6, 9), (3, 256), (64, 17)])
+def test_bytes_may_be_numbers(n_columns: int, highest: int) -> None:
+    """Too few for a fingerprint, or all of them small: settings, colours, pixels."""
+    numbers = RNG.integers(highest, size=(300, n_columns))
+    prepared, same = prepare(Pool(numbers.astype(np.uint8))), prepare(Pool(numbers))
+    assert prepared.families == same.families
+    kernel = prepared.families[0].kernel(prepared.families[0].typical)
+    np.testing.assert_array_equal(
+        kernel.matrix(prepared.pool.features[:9], prepared.pool.features[:9]),
+        kernel.matrix(same.pool.features[:9], same.pool.features[:9]),
+    )
 
 
 def test_a_few_bits_are_numbers() -> None:

@@ -87,6 +87,16 @@ def test_a_wave_is_not_taken_for_noise(seed: int) -> None:
     assert select(prepared, seen, np.random.default_rng(0)).noise < 0.02
 
 
+def test_what_matters_in_its_own_units_is_learned_so() -> None:
+    """Sixty scores of falling spread, and a smooth function of them all: standardised, it would be noise."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 60)) * 0.9 ** np.arange(60)
+    history = History(150)
+    history.add(np.arange(150), np.sin(X @ rng.normal(size=60)) + 0.05 * rng.normal(size=150))
+    prepared, seen = prepare(ma.Pool(X)), targets(history, fit_transform(history)[0])
+    assert "own units" in select(prepared, seen, np.random.default_rng(0)).family.name
+
+
 def test_a_second_search_stops_where_the_first_one_ended() -> None:
     prepared, seen = told(60, "smooth", 0)
     family = prepared.families[0]

@@ -15,6 +15,8 @@ SAMPLE_ROWS = 20_000  # quantiles are taken from this many rows, ranges from all
 HEAVY_TAIL = 10.0  # robust standard deviations from the median to the farthest value
 FEW_LEVELS = 16  # different values up to which a column is a setting with levels
 UNEVEN = 1.5  # largest over smallest gap between levels, from which on levels count as steps
+DECADES = 30.0  # highest over lowest value, from which on a column may be logarithmic
+SKEWED, STRAIGHT = 0.75, 0.4  # skewness of such a column as it is, at least, and of its logarithm, at most
 _NORMAL_IQR = 1.3489795  # interquartile range of a standard normal
 
 
@@ -26,8 +28,11 @@ class Column:
     Zeros and ones have spread 1 whatever their frequency: dividing by their standard deviation would make
     a rare category count more than a common one, and distances between one-hot rows would no longer be
     the number of differing categories. A heavy-tailed column becomes asinh((x − centre)/width), linear in
-    the middle and logarithmic in the tails. A column with few, unevenly spaced values (16, 32, 64, 128)
-    becomes the number of its step, since whoever chose such values took them to be equally far apart.
+    the middle and logarithmic in the tails. One that was evidently chosen by orders of magnitude (learning
+    rates from 1e-6 to 1) is `logarithmic`: with centre 0 and a width below all values asinh is a logarithm
+    that zero, or a negative value of a later arm, does not break. A column with few, unevenly spaced values
+    (16, 32, 64, 128) becomes the number of its step, since whoever chose such values took them to be
+    equally far apart.
     """
 
     lowest: float
@@ -38,6 +43,7 @@ class Column:
     centre: float = 0.0
     width: float = 0.0  # above zero: heavy-tailed
     steps: tuple[float, ...] = ()  # the values that become 0, 1, 2, …
+    logarithmic: bool = False
 
     @property
     def constant(self) -> bool:
@@ -53,6 +59,11 @@ class Column:
     def heavy(self) -> bool:
         """Whether it is modelled on a logarithmic scale in its tails."""
         return self.width > 0
+
+    @property
+    def unit(self) -> float:
+        """The difference of the column itself that is 1 in the middle of the straightened one."""
+        return self.width if self.heavy else 1.0
 
     @property
     def bent(self) -> bool:
@@ -107,11 +118,37 @@ def _column(pool: Pool, j: int, sample: Floats, lowest: float, highest: float, w
     centre, width = _middle(scaled, (highest / unit - lowest / unit))
     farthest = max(highest / unit - centre, centre - lowest / unit)
     few = bool(len(levels))
+    if not few and (smallest := _smallest_order(sample, lowest, highest)):
+        spread = float(np.arcsinh(sample / smallest).std())
+        return Column(lowest, highest, spread, whole, few, 0.0, smallest, logarithmic=True)
     if farthest <= HEAVY_TAIL * width or few:
         spread = unit * (float(scaled.std()) or width)
         return Column(lowest, highest, spread, whole, few)
     spread = float(np.arcsinh((scaled - centre) / width).std()) or 1.0
     return Column(lowest, highest, spread, whole, few, unit * centre, max(unit * width, 5e-324))
+
+
+def _smallest_order(sample: Floats, lowest: float, highest: float) -> float:
+    """Of a column chosen by orders of magnitude a value at the lower end of the lowest, 0 for other columns.
+
+    Such a column has no negative and few zero values, is skewed, and its logarithm is not.
+    """
+    positive = sample[sample > 0]
+    if lowest < 0 or 2 * len(positive) < len(sample):
+        return 0.0
+    least = lowest or float(positive.min())
+    if highest / DECADES < least or _skewness(sample / highest) < SKEWED:
+        return 0.0
+    if abs(_skewness(np.log(np.maximum(sample, least)))) > STRAIGHT:
+        return 0.0
+    smallest = least / 2 if lowest > 0 else least
+    return smallest if smallest > 0 and math.isfinite(highest / smallest) else 0.0
+
+
+def _skewness(values: Floats) -> float:
+    """From −1 to 1, by the middle and the outer twentieths."""
+    low, middle, high = np.quantile(values, (0.05, 0.5, 0.95))
+    return float(((high - middle) - (middle - low)) / (high - low)) if high > low else 0.0
 
 
 def _levels(pool: Pool, j: int, sample: Floats) -> Floats:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -58,18 +58,21 @@ class Distances:
     `spreads` are typical differences of each column; a length-scale counts in them, and the kernel
     that comes out has l_j = spread_j · exp(θ_g(j)). So columns on scales 1e-9 and 1e9 are alike to the
     learner and the pool is never copied. `groups` names the parameter of each column: all zero is one
-    shared length-scale, −1 a column that says nothing.
+    shared length-scale, −1 a column that says nothing. With `own_units` the spreads undo what was done to
+    the columns, so that they count as they are.
     """
 
     spreads: tuple[float, ...]
     groups: tuple[int, ...]
     nu: float | None = None
+    own_units: bool = False
 
     @property
     def name(self) -> str:
         """Kernel, and how many length-scales."""
         kernel = "RBF" if self.nu is None else "Matérn-5/2"
-        return f"{kernel}, {'one length-scale' if self.n_scales == 1 else 'a length-scale per feature'}"
+        scales = "one length-scale" if self.n_scales == 1 else "a length-scale per feature"
+        return f"{kernel}, {scales}{', columns in their own units' if self.own_units else ''}"
 
     @property
     def n_scales(self) -> int:
@@ -84,7 +87,7 @@ class Distances:
 
     def regrouped(self, groups: tuple[int, ...]) -> Distances:
         """The same with other columns sharing a length-scale."""
-        return Distances(self.spreads, groups, self.nu)
+        return replace(self, groups=groups)
 
     def on(self, features: Any) -> Geometry:
         """Distances in units of the spreads."""

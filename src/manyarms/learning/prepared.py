@@ -15,6 +15,10 @@ from manyarms.learning.columns import Column
 from manyarms.learning.families import Codes, Distances, Family
 from manyarms.pool import Pool
 
+MOST_SCALES = 256  # features that may each have a length-scale; comparing takes an evaluation for each
+MANY_FEATURES = 50  # from which on columns are tried in their own units too
+UNLIKE = 3.0  # largest over smallest spread, from which on that is something else
+
 Encode = Callable[[Any], NDArray[Any]]
 
 
@@ -64,7 +68,7 @@ class Prepared:
 
     def per_feature(self, family: Family) -> Family | None:
         """The family with a length-scale per feature, where that is different."""
-        if isinstance(family, Distances) and self.dimension > 1:
+        if isinstance(family, Distances) and 1 < self.dimension <= MOST_SCALES and not family.own_units:
             return family.regrouped(self.groups)
         return None
 
@@ -85,7 +89,11 @@ def rewritten(pool: Pool, encode: Encode) -> Pool:
 
 
 def from_numbers(pool: Pool, columns: list[Column], blocks: NDArray[Any]) -> Prepared:
-    """Matérn-5/2 and RBF, and Hamming where all columns look like codes. `blocks` joins one-hot columns."""
+    """Matérn-5/2 and RBF, and Hamming where all columns look like codes. `blocks` joins one-hot columns.
+
+    Many columns are also tried in their own units. The scores of a principal component analysis mean less
+    and less from column to column; divided by their spreads they would all count alike.
+    """
     said = _said_about(pool, columns)
     encode: Encode = np.asarray
     if any(column.bent for column in columns):
@@ -102,8 +110,22 @@ def from_numbers(pool: Pool, columns: list[Column], blocks: NDArray[Any]) -> Pre
     families: list[Family] = [Distances(spreads, shared, nu=2.5), Distances(spreads, shared)]
     if all(column.few and (column.whole or column.steps) for column in columns):
         families.append(Codes())
+    families += _in_own_units(columns, shared)
     levels = tuple(len(column.steps) for column in columns)
     return Prepared(pool, tuple(families), _numbered(shared, blocks), encode, tuple(said), levels)
+
+
+def _in_own_units(columns: list[Column], shared: tuple[int, ...]) -> list[Family]:
+    """One length-scale for many columns as they are, where their spreads differ; else nothing."""
+    used = [column for column in columns if not column.constant]
+    if len(used) <= MANY_FEATURES or any(column.logarithmic or column.steps for column in used):
+        return []
+    spreads = np.array([column.spread * column.unit for column in used])
+    if spreads.max() <= UNLIKE * spreads.min():
+        return []
+    typical = float(spreads.max() * np.sqrt(np.mean((spreads / spreads.max()) ** 2)))
+    alike = tuple(max(typical / column.unit, 5e-324) for column in columns)
+    return [Distances(alike, shared, nu, own_units=True) for nu in (2.5, None)]
 
 
 def _numbered(shared: tuple[int, ...], blocks: NDArray[Any]) -> tuple[int, ...]:
@@ -121,7 +143,8 @@ def _said_about(pool: Pool, columns: list[Column]) -> list[str]:
 
     said = []
     constant = [j for j, column in enumerate(columns) if column.constant]
-    heavy = [j for j, column in enumerate(columns) if column.heavy]
+    heavy = [j for j, column in enumerate(columns) if column.heavy and not column.logarithmic]
+    logarithmic = [j for j, column in enumerate(columns) if column.logarithmic]
     steps = [j for j, column in enumerate(columns) if column.steps]
     if len(constant) == len(columns):
         said.append("no column tells arms apart: every arm is taken to be worth the same")
@@ -129,6 +152,8 @@ def _said_about(pool: Pool, columns: list[Column]) -> list[str]:
         said.append(f"{named(constant)}: constant, left out")
     if heavy:
         said.append(f"{named(heavy)}: heavy tails, modelled on a logarithmic scale away from the middle")
+    if logarithmic:
+        said.append(f"{named(logarithmic)}: over orders of magnitude, modelled on a logarithmic scale")
     if steps:
         said.append(f"{named(steps)}: few uneven values, taken to be equally far apart")
     return said

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from manyarms.learning.categories import from_bits, from_table, from_texts
+from manyarms.learning.categories import FINGERPRINT_BITS, from_bits, from_table, from_texts
 from manyarms.learning.columns import columns_of
 from manyarms.learning.families import Bits
 from manyarms.learning.prepared import Prepared, from_numbers
 from manyarms.pool import Pool
 
 __all__ = ["Prepared", "prepare"]
+
+SMALL_NUMBERS = 32  # bytes that are all below it are settings: of packed bits an eighth are not
 
 
 def prepare(pool: Pool) -> Prepared:
@@ -28,7 +30,7 @@ def prepare(pool: Pool) -> Prepared:
         return from_texts(pool)
     if kind == "O":
         return from_table(pool)
-    if pool.features.dtype == np.dtype(np.uint8) and _largest(pool) > 1:
+    if pool.features.dtype == np.dtype(np.uint8) and _packed(pool):
         return Prepared(pool, (Bits(),), (), np.asarray, ("bytes are taken for packed bits: Tanimoto",))
     columns = columns_of(pool)
     if all(column.binary or (column.constant and column.lowest in (0.0, 1.0)) for column in columns):
@@ -38,5 +40,8 @@ def prepare(pool: Pool) -> Prepared:
     return from_numbers(pool, columns, np.arange(len(columns)))
 
 
-def _largest(pool: Pool) -> int:
-    return max(int(block.max()) for _, block in pool.blocks(bytes_per_arm=8))
+def _packed(pool: Pool) -> bool:
+    """Whether bytes are packed bits: enough of them for a fingerprint, and not small numbers throughout."""
+    if 8 * pool.n_features < FINGERPRINT_BITS:
+        return False
+    return max(int(block.max()) for _, block in pool.blocks(bytes_per_arm=8)) >= SMALL_NUMBERS

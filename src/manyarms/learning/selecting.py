@@ -21,14 +21,13 @@ from manyarms.validation import Ints
 
 SCREENED = 250  # arms on which candidates are compared
 ENOUGH = 20  # different arms before each feature may have a length-scale
-MOST_SCALES = 100  # features that may; the score takes an evaluation for each
 ROUGHER = -1.2  # added to the log length-scales that are typical, for a second start
 _EVALUATIONS = 40  # of the evidence, per fit that starts from values already found
 
 
 def select(prepared: Prepared, seen: Targets, rng: np.random.Generator) -> Fit:
     """The best fit for what has been seen."""
-    separate = len(seen.arms) >= ENOUGH and prepared.dimension <= MOST_SCALES
+    separate = len(seen.arms) >= ENOUGH
     typical: Family = prepared.families[0]
     features, observed = _observed(prepared, seen, typical, typical.typical, rng, SCREENED)
     best = _best(_screened(prepared, features, observed, separate))
