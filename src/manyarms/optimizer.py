@@ -38,6 +38,7 @@ from manyarms.priors import Prior
 from manyarms.results import Told, failure_flags, reward_values
 from manyarms.state import PosteriorState
 from manyarms.streams import Streams
+from manyarms.threads import threads_for
 from manyarms.trace import Batch, BatchRecord, Trace
 from manyarms.validation import Floats, Ints, arm_indices, count, probability
 
@@ -123,10 +124,11 @@ class Optimizer:
         least = limit if exactly and limit is not None else 1
         allowed = allowance(self.history, self._ledger, self.repeats, self.max_failures, eligible, least)
         allowed.check(limit, exactly)
-        self._take_feedback()
-        self._make_plan(limit if exactly else None)
-        with self._streams.unused_on_error():
-            filled, width = self._fill(allowed, limit, exactly)
+        with threads_for(self.pool.n_arms):
+            self._take_feedback()
+            self._make_plan(limit if exactly else None)
+            with self._streams.unused_on_error():
+                filled, width = self._fill(allowed, limit, exactly)
         return self._hand_out(filled, width, started)
 
     def _size(self, n: int | None, at_most: int | None) -> tuple[int | None, bool]:
@@ -348,7 +350,8 @@ class Optimizer:
 
     def _current(self) -> tuple[PosteriorState, float, Mind]:
         """Posterior, width and model with every result told so far. Looking does not move the run."""
-        lesson = self._lesson()
+        with threads_for(self.pool.n_arms):
+            lesson = self._lesson()
         if isinstance(lesson, Mind):
             return lesson.learner.posterior.state, lesson.learner.width(), lesson
         if lesson is None:

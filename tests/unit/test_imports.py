@@ -19,7 +19,7 @@ SOURCE = Path(manyarms.__file__).parent
 # the first part of its name after `manyarms`.
 LAYERS = [
     ["errors", "validation"],
-    ["linalg", "features", "frames", "tables", "kernels", "streams", "interrupts"],
+    ["linalg", "features", "frames", "tables", "kernels", "streams", "interrupts", "threads"],
     ["pool", "history", "kdpp"],
     ["learning"],
     ["embeddings", "frequent_directions"],

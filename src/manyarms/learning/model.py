@@ -33,6 +33,7 @@ from manyarms.learning.rewards import (
 from manyarms.learning.scaling import Prepared
 from manyarms.learning.selecting import select
 from manyarms.learning.subset import MOST_ARMS
+from manyarms.threads import one_thread
 from manyarms.validation import Floats
 
 FEWEST_ARMS = 3  # different arms below which the priors are used as they are
@@ -155,7 +156,8 @@ def learn(
     if len(history) < FEWEST_ARMS or np.ptp(seen.means) < NO_DIFFERENCE:
         said = (*said, f"{len(history)} different arms have results: kernel and noise are guesses so far")
         return _model(at_prior(prepared.families[0]), transform, history, said)
-    found = select(prepared, seen, rng)
+    with one_thread():
+        found = select(prepared, seen, rng)
     if found.outcome == PRIOR:
         said = (*said, "no covariance could be factorised: kernel and noise are not learned from the results")
         if previous is not None:
