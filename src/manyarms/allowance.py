@@ -29,12 +29,17 @@ class Allowance:
 
     times: Floats
     first: Ints
+    used_up: bool  # whether any arm may be left out for what has become of it, not only as not eligible
 
     def check(self, limit: int | None, exactly: bool) -> None:
         """An error where no arm may be chosen, or fewer than a batch of exactly this size needs."""
         possible = np.maximum(self.times, 0.0).sum()
         if possible <= 0:
-            raise NothingToAskError("no arm may be chosen: all are used up, failed too often or not eligible")
+            raise NothingToAskError(
+                "no arm may be chosen: all are used up, failed too often or not eligible"
+                if self.used_up
+                else "no arm is eligible"
+            )
         if exactly and limit is not None and possible < limit:
             raise NothingToAskError(f"{limit} arms asked for, only {int(possible)} pulls are allowed")
 
@@ -68,13 +73,15 @@ def allowance(
     if eligible is not None:
         times[~_mask(eligible, history.n_arms)] = 0.0
     nobody = np.empty(0, dtype=np.int64)
+    used_up = repeats != "allow" or bool(ledger.failures)
     if repeats != "fresh":
-        return Allowance(times, nobody)
+        return Allowance(times, nobody, used_up)
     fresh = np.minimum(times, 1.0)
     fresh[history.arms] = 0.0
     fresh[list(ledger.pending.values())] = 0.0
     untried = np.flatnonzero(fresh > 0)
-    return Allowance(fresh, nobody) if len(untried) >= size else Allowance(times, untried)
+    enough = len(untried) >= size
+    return Allowance(fresh, nobody, used_up) if enough else Allowance(times, untried, used_up)
 
 
 def _mask(eligible: ArrayLike, n_arms: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -27,7 +27,7 @@ from manyarms.pool import Pool
 from manyarms.results import Told
 from manyarms.trace import BatchRecord, Trace
 
-FORMAT, VERSION = "manyarms run", 1
+FORMAT, VERSION = "manyarms run", 2  # 1: other encodings of columns under a learned kernel
 Arrays = Mapping[str, Any]
 
 

@@ -7,23 +7,36 @@ other programs keep the cores busy: the threads wait for one another. On a large
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Any
 
 LARGE_POOL = 100_000  # arms from which on a pass over the pool is left to as many threads as there are
 
 
-def one_thread() -> AbstractContextManager[Any]:
-    """This process's linear algebra by one thread, inside a with statement; may be nested.
+_SEEN_TO = threading.Lock()  # held by whoever has set the number of threads and will restore it
 
-    The number of threads is the process's: where two threads of Python are inside, that of the first counts.
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """This process's linear algebra by one thread, meanwhile; may be nested.
+
+    The number is the process's. Where several threads of Python are inside, it is for the first of them, and
+    restored when that one leaves: if each restored what it had found, the last would leave one for good.
     """
-    limit: AbstractContextManager[Any] = _libraries().limit(limits=1, user_api="blas")
-    return limit
+    if not _SEEN_TO.acquire(blocking=False):
+        yield
+        return
+    try:
+        with _libraries().limit(limits=1, user_api="blas"):
+            yield
+    finally:
+        _SEEN_TO.release()
 
 
-def threads_for(n_arms: int) -> AbstractContextManager[Any]:
+def threads_for(n_arms: int) -> AbstractContextManager[None]:
     """One thread for a small pool, as many as there are for a large one."""
     return one_thread() if n_arms < LARGE_POOL else nullcontext()
 

@@ -118,6 +118,14 @@ def test_few_columns_or_columns_of_like_spread_are_not(X: np.ndarray) -> None:
     assert len(prepare(Pool(X)).families) == 2
 
 
+@pytest.mark.filterwarnings("error")
+def test_units_too_far_apart_to_be_computed_are_not_tried() -> None:
+    X = RNG.standard_cauchy((300, 60)) * 1e-200
+    X[:, 0] = RNG.normal(size=300) * 1e200
+    assert len(prepare(Pool(X)).families) == 2
+    assert len(prepare(Pool(RNG.uniform(-1, 1, size=(300, 60)) * 1.7e308)).families) == 2
+
+
 def test_up_to_256_features_may_each_have_a_length_scale() -> None:
     for n_columns, own in ((256, True), (257, False)):
         prepared = prepare(Pool(RNG.normal(size=(50, n_columns))))

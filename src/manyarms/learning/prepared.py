@@ -121,10 +121,12 @@ def _in_own_units(columns: list[Column], shared: tuple[int, ...]) -> list[Family
     if len(used) <= MANY_FEATURES or any(column.logarithmic or column.steps for column in used):
         return []
     spreads = np.array([column.spread * column.unit for column in used])
-    if spreads.max() <= UNLIKE * spreads.min():
+    if spreads.max() / UNLIKE <= spreads.min():
         return []
     typical = float(spreads.max() * np.sqrt(np.mean((spreads / spreads.max()) ** 2)))
     alike = tuple(max(typical / column.unit, 5e-324) for column in columns)
+    if not np.isfinite(alike).all():
+        return []
     return [Distances(alike, shared, nu, own_units=True) for nu in (2.5, None)]
 
 
