@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from manyarms.errors import InvalidFeaturesError
@@ -232,6 +233,17 @@ def test_a_table_of_numbers_and_texts() -> None:
     assert prepared.groups == (0, 0, 0, 1), "the three columns of one text share a length-scale"
     assert any("name" in sentence and "left out" in sentence for sentence in prepared.assumptions)
     np.testing.assert_array_equal(prepared.encode(rows[:2]), prepared.pool.features[:2])
+
+
+def test_what_is_said_names_the_user_s_columns() -> None:
+    """Not those after texts have become several columns each."""
+    rates = 10.0 ** RNG.uniform(-6, 0, size=300)
+    rows = [[["M", "F", "I"][i % 3], 7.0, float(rates[i])] for i in range(300)]
+    frame = pd.DataFrame(rows, columns=["a", "b", "c"]).astype({"a": "category"})
+    for table, constant, rate in ((rows, "column 1:", "column 2:"), (frame, "'b':", "'c':")):
+        said = prepare(Pool(table)).assumptions
+        assert any(constant in sentence and "constant" in sentence for sentence in said), said
+        assert any(rate in sentence and "orders of magnitude" in sentence for sentence in said), said
 
 
 def test_a_table_of_texts_alone_is_categories() -> None:

@@ -203,7 +203,8 @@ def test_eligible_masks_and_indices(problem):
         assert set(batch.arms) <= {3, 8, 11}
         opt.tell(batch, problem.rewards(batch))
     assert set(opt.ask(2, eligible=[5, 6]).arms) <= {5, 6}
-    assert_refused(opt, errors.NothingToAskError, lambda: opt.ask(eligible=np.zeros(300, dtype=bool)))
+    nobody = np.zeros(300, dtype=bool)
+    assert_refused(opt, errors.NothingToAskError, lambda: opt.ask(eligible=nobody), "^no arm is eligible$")
     assert_refused(opt, errors.InvalidParameterError, lambda: opt.ask(eligible=mask[:5]), "eligible")
     assert_refused(opt, errors.UnknownArmError, lambda: opt.ask(eligible=[300]))
     ones = mask.astype(int)  # as indices they would mean arms 0 and 1

@@ -105,7 +105,7 @@ def from_table(pool: Pool) -> Prepared:
     prepared = from_bits(numbers) if all(places.values()) else None
     if prepared is None:
         blocks = np.repeat(list(places), [len(codes) or 1 for codes in places.values()])
-        prepared = from_numbers(numbers, columns_of(numbers), blocks)
+        prepared = from_numbers(numbers, columns_of(numbers), blocks, pool.names)
     inner = prepared.encode
     return replace(
         prepared,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -88,13 +88,17 @@ def rewritten(pool: Pool, encode: Encode) -> Pool:
     return Pool(np.concatenate(parts), pool.ids if pool.has_ids else None, max_memory=pool.max_memory)
 
 
-def from_numbers(pool: Pool, columns: list[Column], blocks: NDArray[Any]) -> Prepared:
-    """Matérn-5/2 and RBF, and Hamming where all columns look like codes. `blocks` joins one-hot columns.
+def from_numbers(
+    pool: Pool, columns: list[Column], blocks: NDArray[Any], names: Sequence[str] | None = None
+) -> Prepared:
+    """Matérn-5/2 and RBF, and Hamming where all columns look like codes.
+
+    `blocks` joins one-hot columns: the user's column behind each, by name, or by its place among `names`.
 
     Many columns are also tried in their own units. The scores of a principal component analysis mean less
     and less from column to column; divided by their spreads they would all count alike.
     """
-    said = _said_about(pool, columns)
+    said = _said_about(columns, [_called(block, names) for block in blocks.tolist()])
     encode: Encode = np.asarray
     if any(column.bent for column in columns):
 
@@ -137,11 +141,17 @@ def _numbered(shared: tuple[int, ...], blocks: NDArray[Any]) -> tuple[int, ...]:
     return tuple(-1 if g < 0 else place[b] for g, b in zip(shared, blocks.tolist(), strict=True))
 
 
-def _said_about(pool: Pool, columns: list[Column]) -> list[str]:
+def _called(block: int | str, names: Sequence[str] | None) -> str:
+    if isinstance(block, str):
+        return repr(block)
+    return repr(names[block]) if names else str(block)
+
+
+def _said_about(columns: list[Column], called: list[str]) -> list[str]:
     def named(chosen: list[int]) -> str:
-        names = [repr(pool.names[j]) if pool.names else str(j) for j in chosen[:5]]
-        rest = f" and {len(chosen) - 5} more" if len(chosen) > 5 else ""
-        return f"column{'s' if len(chosen) > 1 else ''} {', '.join(names)}{rest}"
+        different = list(dict.fromkeys(called[j] for j in chosen))
+        rest = f" and {len(different) - 5} more" if len(different) > 5 else ""
+        return f"column{'s' if len(different) > 1 else ''} {', '.join(different[:5])}{rest}"
 
     said = []
     constant = [j for j, column in enumerate(columns) if column.constant]

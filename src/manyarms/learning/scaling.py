@@ -37,7 +37,7 @@ def prepare(pool: Pool) -> Prepared:
         prepared = from_bits(pool)
         if prepared is not None:
             return prepared
-    return from_numbers(pool, columns, np.arange(len(columns)))
+    return from_numbers(pool, columns, np.arange(len(columns)), pool.names)
 
 
 def _packed(pool: Pool) -> bool:
