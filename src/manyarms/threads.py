@@ -15,7 +15,6 @@ from typing import Any
 
 LARGE_POOL = 100_000  # arms from which on a pass over the pool is left to as many threads as there are
 
-
 _SEEN_TO = threading.Lock()  # held by whoever has set the number of threads and will restore it
 
 

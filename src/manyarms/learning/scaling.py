@@ -20,7 +20,7 @@ from manyarms.pool import Pool
 
 __all__ = ["Prepared", "prepare"]
 
-SMALL_NUMBERS = 32  # bytes that are all below it are settings: of packed bits an eighth are not
+SMALL_NUMBERS = 32  # where all bytes are below it they are settings: packed bits use the upper three too
 
 
 def prepare(pool: Pool) -> Prepared:
