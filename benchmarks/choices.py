@@ -10,7 +10,6 @@ import numpy as np
 import manyarms as ma
 from benchmarks import further
 from benchmarks import measured as sources
-from manyarms.history import History
 from manyarms.learning import (
     LearnedModel,
     Prepared,
@@ -20,8 +19,9 @@ from manyarms.learning import (
     prepare,
     should_refit,
 )
-from manyarms.learning.families import Distances
+from manyarms.learning.kernel_families import Distances
 from manyarms.learning.model import GROWTH_OF_SOME
+from manyarms.posterior.history import History
 
 UNBOUNDED = 1e12  # batch_ratio under which a batch of any size keeps its width
 
@@ -158,7 +158,7 @@ def chosen_arms(task: Problem, setting: Setting, budget: int, batch: int, seed: 
 
 def learn_transform(model: LearnedModel, history: History, kind: str) -> LearnedModel:
     """The model with its reward transform fitted again and the rest kept."""
-    from manyarms.learning.rewards import fit_transform
+    from manyarms.learning.reward_transforms import fit_transform
 
     return replace(model, transform=fit_transform(history, kind)[0])
 

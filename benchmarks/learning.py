@@ -12,10 +12,10 @@ import numpy as np
 
 import manyarms as ma
 from benchmarks import Row, at_most, measured
-from manyarms import modelled
 from manyarms.errors import MissingDataError
-from manyarms.history import History
 from manyarms.learning import LearnedModel, learn, prepare
+from manyarms.posterior.history import History
+from manyarms.run import surrogate
 
 HELD_OUT = 2000
 PULLS = (200, 1000, 5000)
@@ -84,7 +84,7 @@ def _timed_learning() -> Iterator[list[float]]:
         seconds.append(time.process_time() - started)
         return model
 
-    with patch.object(modelled, "learn", timed):
+    with patch.object(surrogate, "learn", timed):
         yield seconds
 
 

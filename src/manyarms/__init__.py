@@ -4,10 +4,7 @@ from importlib import import_module
 from typing import Any
 
 from manyarms import errors
-from manyarms.history import History
 from manyarms.kernels import RBF, Hamming, Linear, Matern, Product, Scale, SklearnKernel, Sum, Tanimoto
-from manyarms.maximize import Arm, Result, maximize
-from manyarms.optimizer import Best, Optimizer
 from manyarms.policies import (
     BBKB,
     BKB,
@@ -25,9 +22,12 @@ from manyarms.policies import (
     Policy,
     SoRUCB,
 )
-from manyarms.pool import Pool
-from manyarms.posterior import Posterior
-from manyarms.trace import Batch, BatchRecord
+from manyarms.pool.pool import Pool
+from manyarms.posterior.history import History
+from manyarms.posterior.posterior import Posterior
+from manyarms.run.maximize import Arm, Result, maximize
+from manyarms.run.optimizer import Best, Optimizer
+from manyarms.run.trace import Batch, BatchRecord
 
 __version__ = "0.1.0"
 

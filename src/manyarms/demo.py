@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import manyarms as ma
-from manyarms.validation import Floats
+from manyarms.support.validation import Floats
 
 N_ARMS, BUDGET, NOISE, LENGTHSCALE = 20_000, 2_000, 0.1, 0.25
 NAMES = ("pool.csv", "truth.npy", "demo.db", "demo.db-wal", "demo.db-shm", "results.csv", "report.html")

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from manyarms import agents
-from manyarms.agents import messages as m
-from manyarms.agents.wire import decode
+from manyarms.agents.protocol import messages as m
+from manyarms.agents.protocol.wire import decode
 from tests.agents.oracle import exact_posterior, sparse_posterior
 from tests.agents.support import KERNEL, NOISE, Witness, rewards, small_pool
 

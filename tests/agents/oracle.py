@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from manyarms.agents import Coin
-from manyarms.agents.coins import PURPOSE_DRAWS, PURPOSE_INDUCING
+from manyarms.agents.protocol.coins import PURPOSE_DRAWS, PURPOSE_INDUCING
 
 
 def cholesky(matrix: Any) -> np.ndarray:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 import manyarms as ma
-from manyarms.agents.messages import Inducing, Message, Solution
-from manyarms.agents.wire import decode
+from manyarms.agents.protocol.messages import Inducing, Message, Solution
+from manyarms.agents.protocol.wire import decode
 from manyarms.problems import Noisy, branin
 
 KERNEL = ma.RBF(lengthscale=0.2)

@@ -9,8 +9,8 @@ import pytest
 
 import manyarms as ma
 from manyarms import agents, errors
-from manyarms.agents import messages as m
 from manyarms.agents.executors import make_host
+from manyarms.agents.protocol import messages as m
 from tests.agents.oracle import exact_posterior, sparse_posterior
 from tests.agents.support import KERNEL, Witness, rewards, small_pool
 

@@ -9,12 +9,12 @@ import pytest
 from scipy import stats
 
 from manyarms import agents
-from manyarms.agents import messages as m
-from manyarms.agents.active import Trim
-from manyarms.agents.box import ActiveRegion
-from manyarms.agents.coins import Coin
+from manyarms.agents.active_region import ActiveRegion
+from manyarms.agents.active_set import Trim
 from manyarms.agents.executors import make_host
-from manyarms.agents.wire import decode, encode
+from manyarms.agents.protocol import messages as m
+from manyarms.agents.protocol.coins import Coin
+from manyarms.agents.protocol.wire import decode, encode
 from manyarms.errors import ImpossibleMessageError, InvalidParameterError, SamplingCapError
 from tests.agents.oracle import sparse_posterior
 from tests.agents.support import KERNEL, NOISE, PROBLEM, Witness, by_epoch, rewards

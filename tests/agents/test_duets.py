@@ -12,9 +12,9 @@ from scipy import stats
 
 import manyarms as ma
 from manyarms import agents
-from manyarms.agents.epochs import epoch_lengths, failure_share, theoretical_inclusion, trim_width
+from manyarms.agents.duets.schedule import epoch_lengths, failure_share, theoretical_inclusion, trim_width
 from manyarms.agents.executors import make_host
-from manyarms.agents.messages import Confirm, Ready
+from manyarms.agents.protocol.messages import Confirm, Ready
 from manyarms.errors import InvalidParameterError
 from manyarms.problems import Noisy
 from tests.agents.oracle import CentralDuets, exact_posterior, information, sparse_posterior

@@ -7,8 +7,8 @@ import pytest
 
 import manyarms as ma
 from manyarms import agents
-from manyarms.agents import messages as m
 from manyarms.agents.executors import make_host
+from manyarms.agents.protocol import messages as m
 from tests.agents.faults import ALGORITHMS, HORIZON, POOL, Faults, N, duets, faulty_run
 from tests.agents.oracle import exact_posterior
 from tests.agents.support import KERNEL, rewards

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from manyarms import agents, errors
-from manyarms.agents import messages as m
-from manyarms.agents.wire import decode, encode
+from manyarms.agents.protocol import messages as m
+from manyarms.agents.protocol.wire import decode, encode
 from tests.agents.faults import ALGORITHMS, POOL, N, duets
 from tests.agents.support import KERNEL
 

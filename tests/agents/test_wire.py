@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from manyarms import agents, errors
-from manyarms.agents import messages as m
-from manyarms.agents.wire import HEADER_BYTES, VERSION, decode, encode, overhead
+from manyarms.agents.protocol import messages as m
+from manyarms.agents.protocol.wire import HEADER_BYTES, VERSION, decode, encode, overhead
 from tests.agents.support import KERNEL, Witness, rewards, small_pool
 
 _FLOATS = np.array([1.5, -2.0, 1e-300, 3.25])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import manyarms as ma
-from manyarms.hallucination import Hallucination
+from manyarms.posterior.hallucination import Hallucination
 from tests.runs import Problem
 
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import manyarms as ma
-from manyarms.choosers import UpperBounds
-from manyarms.endings import EveryStep, GlobalRatio, InformationGain, Pick, ProductRatio
-from manyarms.hallucination import Hallucination
-from manyarms.inducing import AllPulled
-from manyarms.widths import authors_bkb
+from manyarms.choice.selection import UpperBounds
+from manyarms.choice.stopping import EveryStep, GlobalRatio, InformationGain, Pick, ProductRatio
+from manyarms.choice.widths import authors_bkb
+from manyarms.posterior.hallucination import Hallucination
+from manyarms.sketch.inducing import AllPulled
 from tests.runs import Problem
 
 

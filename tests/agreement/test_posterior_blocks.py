@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import manyarms as ma
-from manyarms.hallucination import Hallucination
+from manyarms.posterior.hallucination import Hallucination
 from tests.oracle import Ledger, assert_agrees, sparse
 
 N_ARMS, RIDGE = 3000, 0.3

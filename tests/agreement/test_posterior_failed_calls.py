@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import manyarms as ma
-import manyarms.posterior
+import manyarms.posterior.posterior
 from manyarms import errors
 from tests.oracle import Ledger, assert_agrees, sparse
 
@@ -168,7 +168,7 @@ class InterruptAt:
         sys.settrace(self._before)
 
     def _call(self, frame: FrameType, event: str, argument: Any) -> Any:
-        return self._line if frame.f_code.co_filename == manyarms.posterior.__file__ else None
+        return self._line if frame.f_code.co_filename == manyarms.posterior.posterior.__file__ else None
 
     def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
         self.left -= event == "line"

@@ -11,8 +11,8 @@ import pytest
 from sklearn.gaussian_process import kernels as sk
 
 import manyarms as ma
-from manyarms.hallucination import Hallucination
 from manyarms.kernels import as_kernel
+from manyarms.posterior.hallucination import Hallucination
 from tests.oracle import Dense, Ledger, assert_agrees, sparse
 
 TOLERANCE = 1e-8

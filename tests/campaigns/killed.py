@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 
-from manyarms.campaigns import model  # noqa: F401  (imported here, not by every child)
+from manyarms.campaigns import next_batch  # noqa: F401  (imported here, not by every child)
 from manyarms.cli.main import app
 
 

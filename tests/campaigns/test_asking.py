@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from manyarms import errors
-from manyarms.campaigns.batchfile import write_batch
+from manyarms.campaigns.batch_file import write_batch
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.views import batches, history, status
 from tests.campaigns.support import LEARNED, made, request, results, step, value_of, write_pool

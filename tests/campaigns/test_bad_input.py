@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from manyarms.campaigns import files
 from manyarms.campaigns.campaign import Campaign
+from manyarms.campaigns.pool_file import files
 from manyarms.campaigns.views import history, ticket_counts
 from tests.campaigns.support import COMMAND, Done, cli, command, made, results, write_pool
 

@@ -10,9 +10,9 @@ from sqlalchemy.schema import CreateTable
 
 from manyarms import errors
 from manyarms.campaigns import campaign as campaign_module
-from manyarms.campaigns import making, schema
 from manyarms.campaigns.campaign import Campaign
-from manyarms.campaigns.database import Database, address
+from manyarms.campaigns.store import creation, schema
+from manyarms.campaigns.store.database import Database, address
 from tests.campaigns.server import fresh_database
 from tests.campaigns.support import made, step, write_pool
 
@@ -136,7 +136,7 @@ def test_a_campaign_is_never_overwritten(tmp_path):
 
 def test_who_comes_second_neither_takes_nor_harms_what_the_first_made(tmp_path, monkeypatch):
     """The rival makes its campaign after this one has looked whether there is any."""
-    looked = making.refuse_existing
+    looked = creation.refuse_existing
     write_pool(tmp_path)
 
     def overtaken(campaign):
@@ -158,7 +158,7 @@ def test_where_a_disk_knows_no_links_nothing_is_replaced_either(tmp_path, monkey
     def no_links(source, target):
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(making.os, "link", no_links)
+    monkeypatch.setattr(creation.os, "link", no_links)
     monkeypatch.setattr(campaign_module, "refuse_existing", lambda campaign: None)
     write_pool(tmp_path)
     if there:

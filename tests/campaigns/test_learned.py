@@ -12,8 +12,8 @@ from sqlalchemy import text, update
 import manyarms as ma
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.report import render
-from manyarms.campaigns.schema import CAMPAIGNS
 from manyarms.campaigns.settings import Request, Settings
+from manyarms.campaigns.store.schema import CAMPAIGNS
 from manyarms.campaigns.views import best, facts, history, report, status
 from manyarms.policies import default_policy
 from tests.campaigns.support import LEARNED, cli, made, step, value_of, write_pool

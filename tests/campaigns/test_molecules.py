@@ -7,10 +7,10 @@ import pytest
 
 import manyarms as ma
 from manyarms import errors
-from manyarms.campaigns import fingerprints as module
 from manyarms.campaigns.campaign import Campaign
+from manyarms.campaigns.pool_file import fingerprints as module
+from manyarms.campaigns.pool_file.source import Source
 from manyarms.campaigns.settings import Request
-from manyarms.campaigns.source import Source
 from manyarms.campaigns.views import status
 from tests.campaigns.support import cli
 

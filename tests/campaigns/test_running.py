@@ -13,12 +13,12 @@ import time
 import pytest
 
 from manyarms import errors
-from manyarms.campaigns import running
 from manyarms.campaigns.campaign import Campaign
-from manyarms.campaigns.running import Plan, run
-from manyarms.campaigns.trials import LONGEST_NOTE, StoppedError, TrialFailedError
 from manyarms.campaigns.views import batches, history, status
-from manyarms.interrupts import deferred_interrupts
+from manyarms.campaigns.workers import running
+from manyarms.campaigns.workers.command_trials import LONGEST_NOTE, StoppedError, TrialFailedError
+from manyarms.campaigns.workers.running import Plan, run
+from manyarms.support.interrupts import deferred_interrupts
 from tests.campaigns.support import made, value_of, write_pool
 
 

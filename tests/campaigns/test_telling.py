@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from manyarms import errors
-from manyarms.campaigns.telling import read_outcomes
+from manyarms.campaigns.results_file import read_outcomes
 from manyarms.campaigns.views import history, status
 from tests.campaigns.support import made
 

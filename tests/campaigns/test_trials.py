@@ -10,8 +10,13 @@ import pytest
 
 from manyarms import errors
 from manyarms.campaigns.campaign import Issued
-from manyarms.campaigns.pytrials import PythonTrial
-from manyarms.campaigns.trials import CommandTemplate, CommandTrial, TrialFailedError, last_number
+from manyarms.campaigns.workers.command_trials import (
+    CommandTemplate,
+    CommandTrial,
+    TrialFailedError,
+    last_number,
+)
+from manyarms.campaigns.workers.python_trials import PythonTrial
 
 STRANGE = "a'b\"c, $(touch harm); `touch harm` {x}\n| rm -rf . && echo 5 > harm"
 COLUMNS = ["x1", "a.b", "0", "odd name"]

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import manyarms as ma
-from manyarms.campaigns import model
+from manyarms.campaigns import next_batch
 from manyarms.campaigns.assumptions import (
     assumed_kernel,
     assumed_units,
@@ -132,7 +132,7 @@ def test_replicates_show_the_noise():
 
 
 def test_the_sketch_stays_within_its_limit_and_the_choice_stays_sensible(tmp_path, monkeypatch):
-    monkeypatch.setattr(model, "most_inducing", lambda n_arms: 12)
+    monkeypatch.setattr(next_batch, "most_inducing", lambda n_arms: 12)
     with made(tmp_path, lengthscale=0.1) as campaign:
         rows = "".join(f"arm {i},{i % 7}\n" for i in range(0, 120, 2))
         campaign.tell_bytes(f"name,value\n{rows}".encode(), "old.csv")

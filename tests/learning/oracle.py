@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from manyarms.kernels import KernelLike
-from manyarms.learning.evidence import MEAN_VARIANCE
+from manyarms.learning.marginal_likelihood import MEAN_VARIANCE
 
 
 def log_evidence(kernel: KernelLike, features: np.ndarray, rewards: np.ndarray, noise: float) -> float:

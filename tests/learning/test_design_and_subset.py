@@ -10,8 +10,8 @@ import pytest
 from manyarms.errors import InvalidParameterError
 from manyarms.kernels import RBF
 from manyarms.learning import design_size, initial_design, prepare
-from manyarms.learning.subset import choose_subset, greedy_cover
-from manyarms.pool import Pool
+from manyarms.learning.fit_subset import choose_subset, greedy_cover
+from manyarms.pool.pool import Pool
 
 
 def nearest(points: np.ndarray) -> float:

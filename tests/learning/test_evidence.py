@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from manyarms.kernels import Scale
-from manyarms.learning.evidence import Observations, log_evidence
-from manyarms.learning.families import Bits, Codes, Distances, Family
+from manyarms.learning.kernel_families import Bits, Codes, Distances, Family
+from manyarms.learning.marginal_likelihood import Observations, log_evidence
 from tests.learning import oracle
 
 SPREADS = (1e-9, 1.0, 1e9, 3.0)

@@ -7,9 +7,9 @@ import itertools
 import numpy as np
 import pytest
 
-from manyarms.learning.evidence import Observations, log_evidence
-from manyarms.learning.families import Bits, Covariance, Distances, Geometry
-from manyarms.learning.fitting import CONVERGED, PRIOR, STOPPED, Prior, at_prior, fit
+from manyarms.learning.kernel_families import Bits, Covariance, Distances, Geometry
+from manyarms.learning.map_fit import CONVERGED, PRIOR, STOPPED, Prior, at_prior, fit
+from manyarms.learning.marginal_likelihood import Observations, log_evidence
 
 FAMILY = Distances((1.0, 1.0), (0, 1))
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from manyarms.history import History
 from manyarms.kernels import Scale
-from manyarms.learning import LearnedModel, learn, model_from, prepare, selecting, should_refit
-from manyarms.pool import Pool
+from manyarms.learning import LearnedModel, learn, model_from, model_selection, prepare, should_refit
+from manyarms.pool.pool import Pool
+from manyarms.posterior.history import History
 from tests.learning import oracle
 
 RNG = np.random.default_rng(0)
@@ -177,8 +177,8 @@ def test_refit_when_a_result_lies_far_outside_what_was_seen(outlier: float) -> N
 
 
 def test_what_is_learned_does_not_depend_on_who_told_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selecting, "SCREENED", 20)
-    monkeypatch.setattr(selecting, "MOST_ARMS", 30)
+    monkeypatch.setattr(model_selection, "SCREENED", 20)
+    monkeypatch.setattr(model_selection, "MOST_ARMS", 30)
     rewards = np.sin(FEATURES[:50, 0])
     forwards, backwards = (learned(FEATURES, np.arange(50)[order], rewards[order]) for order in ORDERS)
     assert forwards == backwards
@@ -186,8 +186,8 @@ def test_what_is_learned_does_not_depend_on_who_told_first(monkeypatch: pytest.M
 
 def test_more_arms_than_an_exact_fit_can_take(monkeypatch: pytest.MonkeyPatch) -> None:
     """The subset stands for all; the replicates of arms outside it still count for the noise."""
-    monkeypatch.setattr(selecting, "MOST_ARMS", 60)
-    monkeypatch.setattr(selecting, "SCREENED", 30)
+    monkeypatch.setattr(model_selection, "MOST_ARMS", 60)
+    monkeypatch.setattr(model_selection, "SCREENED", 30)
     arms = np.concatenate([np.arange(300), np.arange(300)])
     rewards = np.sin(FEATURES[arms, 0]) + 0.2 * RNG.normal(size=600)
     model = learned(FEATURES, arms, rewards, "standardise")

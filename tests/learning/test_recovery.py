@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from manyarms.history import History
 from manyarms.kernels import RBF, KernelLike, Matern, Scale
 from manyarms.learning import LearnedModel, learn, prepare
-from manyarms.pool import Pool
+from manyarms.pool.pool import Pool
+from manyarms.posterior.history import History
 
 UNITS = np.array([1e-9, 1.0, 1e6])  # of the columns, so that length-scales must come back in them
 LENGTHSCALES = np.array([0.6, 1.2, 2.5])

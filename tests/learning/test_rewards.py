@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtri
 
 from manyarms.errors import InvalidParameterError
-from manyarms.history import History
-from manyarms.learning.rewards import (
+from manyarms.learning.reward_transforms import (
     NormalScores,
     Standardised,
     fit_transform,
@@ -21,6 +20,7 @@ from manyarms.learning.rewards import (
     tie_blur,
     transform_from,
 )
+from manyarms.posterior.history import History
 
 
 def told(rewards: np.ndarray) -> History:

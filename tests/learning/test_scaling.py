@@ -8,9 +8,9 @@ import pytest
 
 from manyarms.errors import InvalidFeaturesError
 from manyarms.learning import prepare
-from manyarms.learning.columns import columns_of
-from manyarms.learning.families import Bits, Codes, Distances
-from manyarms.pool import Pool
+from manyarms.learning.kernel_families import Bits, Codes, Distances
+from manyarms.learning.numeric_columns import columns_of
+from manyarms.pool.pool import Pool
 
 RNG = np.random.default_rng(0)
 

@@ -8,13 +8,21 @@ import numpy as np
 import pytest
 
 import manyarms as ma
-from manyarms.history import History
 from manyarms.learning import prepare
-from manyarms.learning.evidence import Evidence, Observations, log_evidence
-from manyarms.learning.families import Bits
-from manyarms.learning.fitting import PRIOR, Start, another_peak, at_prior, fit
-from manyarms.learning.rewards import fit_transform, targets
-from manyarms.learning.selecting import MOST_ARMS, ROUGHER, SCREENED, Candidate, _observed, _screened, select
+from manyarms.learning.kernel_families import Bits
+from manyarms.learning.map_fit import PRIOR, Start, another_peak, at_prior, fit
+from manyarms.learning.marginal_likelihood import Evidence, Observations, log_evidence
+from manyarms.learning.model_selection import (
+    MOST_ARMS,
+    ROUGHER,
+    SCREENED,
+    Candidate,
+    _observed,
+    _screened,
+    select,
+)
+from manyarms.learning.reward_transforms import fit_transform, targets
+from manyarms.posterior.history import History
 from tests.learning import oracle
 
 FUNCTIONS = {

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manyarms.frequent_directions import FrequentDirections
+from manyarms.posterior.frequent_directions import FrequentDirections
 
 problems = st.tuples(
     st.integers(0, 2**32 - 1),  # seed

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import manyarms as ma
-from manyarms.hallucination import Hallucination
+from manyarms.posterior.hallucination import Hallucination
 from tests.oracle import Ledger, covariance_of_pulls, exact, sparse
 
 few_tens = settings(max_examples=40, derandomize=True, deadline=None)

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 import manyarms as ma
-from manyarms.draws import draw_functions
+from manyarms.choice.thompson_draws import draw_functions
 from tests.oracle import Ledger, exact
 
 N, ALPHA, SCALE, RIDGE = 20_000, 1e-3, 3.0, 0.05

@@ -12,8 +12,8 @@ from scipy.stats import chisquare
 
 import manyarms as ma
 from manyarms.errors import InvalidParameterError
-from manyarms.inducing import KDPP, Candidates
-from manyarms.kdpp import greedy, sample_chain, sample_exact
+from manyarms.sketch.inducing import KDPP, Candidates
+from manyarms.sketch.kdpp import greedy, sample_chain, sample_exact
 
 ALPHA, DRAWS = 1e-3, 2000
 N, SIZE = 7, 3

@@ -15,7 +15,7 @@ import pytest
 from scipy.stats import binomtest
 
 import manyarms as ma
-from manyarms.inducing import (
+from manyarms.sketch.inducing import (
     AllPulled,
     Candidates,
     IncrementalLeverage,

@@ -16,7 +16,7 @@ import pytest
 
 import manyarms as ma
 from manyarms.embeddings import RandomFourierFeatures
-from manyarms.inducing import Candidates, LeverageScores
+from manyarms.sketch.inducing import Candidates, LeverageScores
 
 KERNEL, RIDGE, NOISE = ma.RBF(0.1), 0.1**2, 0.1
 GRID = np.linspace(0, 1, 401)[:, None]

@@ -24,8 +24,8 @@ from manyarms.errors import (
     InvalidParameterError,
     UnsuitableKernelError,
 )
-from manyarms.frequent_directions import FrequentDirections
 from manyarms.kernels import KernelLike
+from manyarms.posterior.frequent_directions import FrequentDirections
 
 
 def rng() -> np.random.Generator:

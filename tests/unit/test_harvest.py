@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import manyarms as ma
-from manyarms.hallucination import Hallucination
-from manyarms.harvest import NARROWED
+from manyarms.choice.final_batch import NARROWED
+from manyarms.posterior.hallucination import Hallucination
 
 N_ARMS = 300
 FEATURES = np.random.default_rng(0).random((N_ARMS, 2))

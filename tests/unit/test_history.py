@@ -5,7 +5,7 @@ import pytest
 
 from manyarms import History
 from manyarms.errors import InvalidParameterError, InvalidRewardError, UnknownArmError
-from manyarms.history import grouped
+from manyarms.posterior.history import grouped
 
 
 def totals(history):

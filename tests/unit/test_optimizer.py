@@ -10,7 +10,7 @@ from tests.runs import Problem
 
 import manyarms as ma
 from manyarms import errors
-from manyarms.hallucination import Hallucination
+from manyarms.posterior.hallucination import Hallucination
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_batches_end_by_rule_limit_or_size(problem):
 
 
 def test_a_plate_widens_the_interval_by_the_root_of_the_excess_ratio(problem):
-    from manyarms.choosers import Round, _widened
+    from manyarms.choice.selection import Round, _widened
 
     class Meter:
         ratio = 8.0

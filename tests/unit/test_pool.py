@@ -25,7 +25,7 @@ from manyarms.errors import (
     MissingExtraError,
     UnknownArmError,
 )
-from manyarms.pool import Pool
+from manyarms.pool.pool import Pool
 
 A = np.arange(6.0).reshape(3, 2)
 IDS = ["a", "b", "c"]

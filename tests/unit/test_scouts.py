@@ -7,10 +7,10 @@ import pytest
 from scipy.stats import chisquare
 
 import manyarms as ma
-from manyarms.choosers import Round
-from manyarms.hallucination import Hallucination
-from manyarms.scouts import AMONG, in_question
-from manyarms.streams import Streams
+from manyarms.choice.exploration import AMONG, in_question
+from manyarms.choice.selection import Round
+from manyarms.posterior.hallucination import Hallucination
+from manyarms.support.random_streams import Streams
 
 N_ARMS = 300
 FEATURES = np.random.default_rng(0).random((N_ARMS, 2))

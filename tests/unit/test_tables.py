@@ -17,7 +17,7 @@ import pytest
 
 from manyarms import Pool
 from manyarms.errors import DuplicateIdError, InvalidIdError, MissingExtraError, TableError
-from manyarms.tables import read_table
+from manyarms.pool.tables import read_table
 
 VALUES = [[1.0, 2.5], [-3.0, 4e-3]]
 COLUMNS = {"name": ["x", "y"], "a": [1.0, -3.0], "b": [2.5, 4e-3]}

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import manyarms as ma
-from manyarms.draws import draw_functions, draws_in_turn
+from manyarms.choice.prior_draws import keyed_normals, row_names
+from manyarms.choice.thompson_draws import draw_functions, draws_in_turn
 from manyarms.errors import (
     InvalidFeaturesError,
     InvalidKernelError,
@@ -14,8 +15,7 @@ from manyarms.errors import (
     PoolTooLargeError,
     UnsuitableKernelError,
 )
-from manyarms.priors import keyed_normals, row_names
-from manyarms.schedules import published_size
+from manyarms.sketch.published_sizes import published_size
 
 RNG = np.random.default_rng(0)
 POOL = ma.Pool(RNG.random((80, 2)))

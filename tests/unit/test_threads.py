@@ -12,8 +12,8 @@ import scipy.linalg  # noqa: F401  (its library counts too)
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import manyarms as ma
-from manyarms.learning import fitting
-from manyarms.threads import LARGE_POOL, one_thread, threads_for
+from manyarms.learning import map_fit
+from manyarms.support.threads import LARGE_POOL, one_thread, threads_for
 
 
 def counts() -> set[int]:
@@ -43,7 +43,7 @@ TWO_RUNS = """
 import threading
 import scipy.linalg
 from threadpoolctl import threadpool_info
-from manyarms.threads import one_thread
+from manyarms.support.threads import one_thread
 
 def counts():
     return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
@@ -87,8 +87,8 @@ def test_large_pools_keep_their_threads() -> None:
 
 def test_a_run_chooses_and_learns_by_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    fit = fitting.log_evidence
-    monkeypatch.setattr(fitting, "log_evidence", lambda *given: (seen.append(counts()), fit(*given))[1])
+    fit = map_fit.log_evidence
+    monkeypatch.setattr(map_fit, "log_evidence", lambda *given: (seen.append(counts()), fit(*given))[1])
     X = np.random.default_rng(0).normal(size=(300, 3))
     opt = ma.Optimizer(ma.Pool(X))
     for _ in range(3):

@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from manyarms import errors, validation
+from manyarms import errors
 from manyarms.errors import InvalidParameterError, InvalidRewardError, UnknownArmError
+from manyarms.support import validation
 
 NUMBER_CHECKS = {
     "positive": (

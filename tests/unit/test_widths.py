@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from manyarms import widths
+from manyarms.choice import widths
+from manyarms.choice.widths import Assumptions, Evidence, width_named
 from manyarms.errors import InvalidParameterError
-from manyarms.widths import Assumptions, Evidence, width_named
 
 GIVEN = Assumptions(ridge=0.2, noise_std=0.3, norm_bound=2.0, delta=0.01, epsilon=0.5, batch_ratio=4.0)
 SEEN = Evidence(

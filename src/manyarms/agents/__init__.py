@@ -1,16 +1,16 @@
 """Many agents, one server: bandit algorithms whose agents share what they learn for few numbers sent."""
 
-from manyarms.agents.agent import Agent, Pulls
-from manyarms.agents.approx_dis_kernel_ucb import ApproxDisKernelUCB
-from manyarms.agents.box import Box
-from manyarms.agents.coins import Coin
-from manyarms.agents.dis_kernel_ucb import DisKernelUCB
-from manyarms.agents.duets import DUETS
-from manyarms.agents.ledger import Cost, Ledger
-from manyarms.agents.n_kernel_ucb import NKernelUCB
+from manyarms.agents.active_region import Box
+from manyarms.agents.baselines.approx_dis_kernel_ucb import ApproxDisKernelUCB
+from manyarms.agents.baselines.dis_kernel_ucb import DisKernelUCB
+from manyarms.agents.baselines.n_kernel_ucb import NKernelUCB
+from manyarms.agents.baselines.ucb import Contexts
+from manyarms.agents.duets.duets import DUETS
+from manyarms.agents.protocol.agent import Agent, Pulls
+from manyarms.agents.protocol.coins import Coin
+from manyarms.agents.protocol.costs import Cost, Ledger
+from manyarms.agents.protocol.server import Outgoing, Server
 from manyarms.agents.runner import Run, RunResult, run
-from manyarms.agents.server import Outgoing, Server
-from manyarms.agents.ucb import Contexts
 
 __all__ = [
     "DUETS",

@@ -15,11 +15,11 @@ from typing import Any, Self
 
 from numpy.typing import ArrayLike
 
-from manyarms.agents.agent import Agent, Pulls
-from manyarms.agents.messages import Message
-from manyarms.agents.wire import decode, encode
+from manyarms.agents.protocol.agent import Agent, Pulls
+from manyarms.agents.protocol.messages import Message
+from manyarms.agents.protocol.wire import decode, encode
 from manyarms.errors import InvalidParameterError, MessageError
-from manyarms.validation import Floats, finite_rewards
+from manyarms.support.validation import Floats, finite_rewards
 
 Evaluate = Callable[[Pulls], ArrayLike]
 

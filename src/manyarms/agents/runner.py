@@ -14,15 +14,15 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from manyarms.agents.agent import Agent, Pulls
-from manyarms.agents.coins import Coin
 from manyarms.agents.executors import AgentHost, Evaluate, make_host
-from manyarms.agents.ledger import Cost, Ledger
-from manyarms.agents.messages import Message
-from manyarms.agents.server import Outgoing, Server
-from manyarms.agents.wire import decode, encode
+from manyarms.agents.protocol.agent import Agent, Pulls
+from manyarms.agents.protocol.coins import Coin
+from manyarms.agents.protocol.costs import Cost, Ledger
+from manyarms.agents.protocol.messages import Message
+from manyarms.agents.protocol.server import Outgoing, Server
+from manyarms.agents.protocol.wire import decode, encode
 from manyarms.errors import MessageError, StalledRunError
-from manyarms.validation import Floats, count
+from manyarms.support.validation import Floats, count
 
 Executor = Literal["sequential", "threads", "processes"]
 Link = Callable[[str, int, bytes], list[bytes]]

@@ -19,8 +19,8 @@ import numpy as np
 from manyarms.errors import SettingsError, shown
 from manyarms.kernels import RBF, Hamming, Linear, Matern, Scale, Tanimoto
 from manyarms.kernels.base import KernelLike
-from manyarms.pool import Pool
-from manyarms.validation import Floats, positive
+from manyarms.pool.pool import Pool
+from manyarms.support.validation import Floats, positive
 
 SAMPLE = 1000  # candidates among which distances are looked at
 LEAST_NOISE_SHARE = 1e-5  # of the signal: with less, matrices cannot be solved in double precision

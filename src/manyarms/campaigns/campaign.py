@@ -3,7 +3,7 @@
 The database is the truth. `tell` and `forget` only write rows. `ask` computes outside any lock, so that
 results can be told meanwhile, and hands its batch out only if no other ask was faster; after a few lost
 races it computes inside the writer's transaction, which cannot be overtaken. A process killed at any moment
-leaves what its last commit left, and the next ask is a pure function of that (`manyarms.campaigns.model`).
+leaves what its last commit left, and the next ask is a pure function of that (`next_batch.py`).
 """
 
 from __future__ import annotations
@@ -17,15 +17,11 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from manyarms.campaigns.fingerprints import Progress
-from manyarms.campaigns.making import make, refuse_existing
-from manyarms.campaigns.model import Ground, Proposal, propose
-from manyarms.campaigns.schema import OPEN, TICKETS
-from manyarms.campaigns.settings import Request, Settings
-from manyarms.campaigns.settling import settle
-from manyarms.campaigns.source import Source
-from manyarms.campaigns.store import Snapshot, Store, Ticket, now_text
-from manyarms.campaigns.telling import (
+from manyarms.campaigns.next_batch import Ground, Proposal, propose
+from manyarms.campaigns.pool_file.fingerprints import Progress
+from manyarms.campaigns.pool_file.source import Source
+from manyarms.campaigns.resolve_settings import settle
+from manyarms.campaigns.results_file import (
     RESERVED,
     Outcome,
     Told,
@@ -35,8 +31,12 @@ from manyarms.campaigns.telling import (
     planned,
     read_outcomes,
 )
+from manyarms.campaigns.settings import Request, Settings
+from manyarms.campaigns.store.creation import make, refuse_existing
+from manyarms.campaigns.store.schema import OPEN, TICKETS
+from manyarms.campaigns.store.store import Snapshot, Store, Ticket, now_text
 from manyarms.errors import ResultsFileError, SettingsError
-from manyarms.pool import Pool
+from manyarms.pool.pool import Pool
 
 _RACES = 3  # asks computed outside the lock before one is computed inside
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from manyarms import policies
-from manyarms.campaigns.source import Source
+from manyarms.campaigns.pool_file.source import Source
 from manyarms.errors import SettingsError, shown
 from manyarms.kernels.describe import from_description
 

@@ -13,18 +13,18 @@ from sqlalchemy import func, select
 
 from manyarms.campaigns.assumptions import Units, assumed_units, grouped
 from manyarms.campaigns.campaign import Campaign
-from manyarms.campaigns.files import is_parquet, is_text_table, replacing
-from manyarms.campaigns.learned import learned_facts, learned_lines
-from manyarms.campaigns.model import current, values_of
+from manyarms.campaigns.model_summary import learned_facts, learned_lines
+from manyarms.campaigns.next_batch import current, values_of
+from manyarms.campaigns.pool_file.files import is_parquet, is_text_table, replacing
 from manyarms.campaigns.report import BatchLine, Measurement, Report, TopRow
-from manyarms.campaigns.schema import ARMS, BATCHES, OPEN, RESULTS, TICKETS, same_ticket
 from manyarms.campaigns.settings import AUTO, Settings
-from manyarms.campaigns.store import Snapshot
+from manyarms.campaigns.store.schema import ARMS, BATCHES, OPEN, RESULTS, TICKETS, same_ticket
+from manyarms.campaigns.store.store import Snapshot
 from manyarms.errors import MissingExtraError, NoResultsError, OutputError
 from manyarms.kernels.describe import from_description
 from manyarms.learning import LearnedModel
-from manyarms.light_state import model_of
-from manyarms.optimizer import Optimizer
+from manyarms.run.compact_state import model_of
+from manyarms.run.optimizer import Optimizer
 
 
 @dataclass(frozen=True)

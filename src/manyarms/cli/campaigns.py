@@ -12,9 +12,9 @@ from typing import Annotated, Any
 import typer
 
 from manyarms.campaigns import views
-from manyarms.campaigns.batchfile import batch_lines, write_batch
+from manyarms.campaigns.batch_file import batch_lines, write_batch
 from manyarms.campaigns.campaign import Campaign, Issued
-from manyarms.campaigns.files import replacing
+from manyarms.campaigns.pool_file.files import replacing
 from manyarms.campaigns.report import render
 from manyarms.cli.new import new
 from manyarms.cli.output import (

@@ -10,11 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from manyarms.campaigns.campaign import Campaign
-from manyarms.campaigns.files import column_names
-from manyarms.campaigns.pytrials import PythonTrial
-from manyarms.campaigns.running import Plan, Tally
-from manyarms.campaigns.running import run as run_campaign
-from manyarms.campaigns.trials import CommandTemplate, CommandTrial, Trial
+from manyarms.campaigns.pool_file.files import column_names
+from manyarms.campaigns.workers.command_trials import CommandTemplate, CommandTrial, Trial
+from manyarms.campaigns.workers.python_trials import PythonTrial
+from manyarms.campaigns.workers.running import Plan, Tally
+from manyarms.campaigns.workers.running import run as run_campaign
 from manyarms.cli.output import CampaignArgument, JsonOption, PoolOption, guarded, print_json, say
 from manyarms.cli.progress import bar
 

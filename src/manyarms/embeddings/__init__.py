@@ -2,19 +2,15 @@
 
 from manyarms.embeddings.accuracy import kernel_error
 from manyarms.embeddings.base import Embedding
-from manyarms.embeddings.columns import Columns
 from manyarms.embeddings.eigenfunctions import Eigenfunctions, HilbertSpaceFeatures
 from manyarms.embeddings.fourier import FourierFeatures, QuadratureFourierFeatures, RandomFourierFeatures
-from manyarms.embeddings.growing import GrowingMatrix
 from manyarms.embeddings.nystrom import Nystrom
 from manyarms.embeddings.projection import Projection, RandomProjection
 
 __all__ = [
-    "Columns",
     "Eigenfunctions",
     "Embedding",
     "FourierFeatures",
-    "GrowingMatrix",
     "HilbertSpaceFeatures",
     "Nystrom",
     "Projection",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from manyarms.validation import Floats
+from manyarms.support.validation import Floats
 
 
 class Embedding(Protocol):

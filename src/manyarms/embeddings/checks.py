@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyarms.errors import InvalidFeaturesError
-from manyarms.kernels.base import numeric
-from manyarms.validation import Floats
+from manyarms.kernels.checks import numeric
+from manyarms.support.validation import Floats
 
 
 def checked_rows(X: Any, n_features: int) -> Floats:

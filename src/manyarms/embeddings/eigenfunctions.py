@@ -23,9 +23,9 @@ from numpy.typing import ArrayLike
 from manyarms.embeddings.checks import checked_rows, read_only
 from manyarms.errors import InvalidFeaturesError, InvalidParameterError
 from manyarms.kernels import KernelLike
-from manyarms.kernels.base import replace_field
 from manyarms.kernels.spectral import Spectrum, spectrum_of
-from manyarms.validation import Floats, Ints, count, positive
+from manyarms.support.frozen import replace_field
+from manyarms.support.validation import Floats, Ints, count, positive
 
 # Margins tried, in length-scales: a wider one leaves no visible error from the walls (RBF: e^(−2·4²) < 1e-13;
 # Matérn 1/2: 1e-7 at 8), a narrower one nearly the whole of k.

@@ -16,9 +16,9 @@ import numpy as np
 from manyarms.embeddings.checks import checked_rows, read_only
 from manyarms.errors import InvalidParameterError, UnsuitableKernelError
 from manyarms.kernels import KernelLike
-from manyarms.kernels.base import replace_field
 from manyarms.kernels.spectral import spectrum_of
-from manyarms.validation import Floats, count
+from manyarms.support.frozen import replace_field
+from manyarms.support.validation import Floats, count
 
 MOST_QUADRATURE_FEATURES = 10_000
 

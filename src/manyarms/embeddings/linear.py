@@ -11,7 +11,7 @@ from manyarms.embeddings.checks import checked_rows
 from manyarms.errors import UnsuitableKernelError
 from manyarms.kernels import KernelLike, Linear
 from manyarms.kernels.combine import unscaled
-from manyarms.validation import Floats
+from manyarms.support.validation import Floats
 
 
 class LinearFeatures:

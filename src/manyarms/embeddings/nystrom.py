@@ -13,8 +13,8 @@ import numpy as np
 
 from manyarms.errors import InvalidKernelError
 from manyarms.kernels import KernelLike
-from manyarms.linalg import backward, forward, pivoted_cholesky
-from manyarms.validation import Floats, Ints
+from manyarms.support.linalg import backward, forward, pivoted_cholesky
+from manyarms.support.validation import Floats, Ints
 
 # A candidate whose residual k(s,s) − ‖z(s)‖² is below this share of k(s,s) lies in the span already.
 # With it no jitter is needed. Single precision stores z to 6e-8, hence its coarser limit.

@@ -11,9 +11,9 @@ import numpy as np
 from manyarms.embeddings.checks import checked_rows, read_only
 from manyarms.errors import InvalidParameterError, UnsuitableKernelError
 from manyarms.kernels import KernelLike, Linear
-from manyarms.kernels.base import replace_field
 from manyarms.kernels.combine import unscaled
-from manyarms.validation import Floats, count, non_negative
+from manyarms.support.frozen import replace_field
+from manyarms.support.validation import Floats, count, non_negative
 
 
 @dataclass(frozen=True, eq=False)

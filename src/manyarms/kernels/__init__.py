@@ -1,10 +1,9 @@
 """Covariance functions: how alike two arms are."""
 
-from manyarms.kernels.base import Kernel, KernelLike
-from manyarms.kernels.combine import Product, Scale, Sum
+from manyarms.kernels.base import KernelLike
+from manyarms.kernels.combine import Kernel, Product, Scale, SklearnKernel, Sum, as_kernel
 from manyarms.kernels.hamming import Hamming
 from manyarms.kernels.linear import Linear
-from manyarms.kernels.sklearn import SklearnKernel, as_kernel
 from manyarms.kernels.stationary import RBF, Matern
 from manyarms.kernels.tanimoto import Tanimoto
 

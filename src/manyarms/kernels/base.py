@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-from numbers import Real
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
-
-from manyarms.errors import InvalidFeaturesError, InvalidKernelError, InvalidParameterError, shown
-from manyarms.validation import Floats, inexact_integer, positive
-
-if TYPE_CHECKING:
-    from manyarms.kernels.combine import Product, Sum
+from manyarms.support.validation import Floats
 
 
 @runtime_checkable
@@ -30,88 +21,3 @@ class KernelLike(Protocol):
 
     def diag(self, X: Any) -> Floats:
         """Prior variances k(x, x)."""
-
-
-class Kernel:
-    """Base of the kernels shipped here: frozen dataclasses that add with `+` and multiply with `*`."""
-
-    __array_ufunc__ = None  # so that numpy numbers leave `2 * kernel` to the kernel
-
-    def matrix(self, X: Any, Y: Any) -> Floats:
-        """Covariances between every x in X and every y in Y."""
-        raise NotImplementedError(f"{type(self).__name__} must define matrix(X, Y)")
-
-    def diag(self, X: Any) -> Floats:
-        """Prior variances k(x, x)."""
-        raise NotImplementedError(f"{type(self).__name__} must define diag(X)")
-
-    def __add__(self, other: KernelLike) -> Sum:
-        from manyarms.kernels.combine import Sum
-
-        return Sum(self, other)
-
-    def __mul__(self, other: KernelLike | float) -> Product | Kernel:
-        from manyarms.kernels.combine import Product, Scale
-
-        return Scale(self, other) if isinstance(other, Real) else Product(self, other)  # type: ignore[arg-type]
-
-    __rmul__ = __mul__
-
-
-def as_array(X: Any) -> NDArray[Any]:
-    """`X` as an array, or an error that shows it."""
-    try:
-        return np.asarray(X)
-    except (ValueError, TypeError):
-        raise InvalidFeaturesError(
-            f"features must be a matrix with one row per arm, got {shown(X)}"
-        ) from None
-
-
-def numeric(X: Any) -> Floats:
-    """`X` as a float64 matrix, one row an arm; a vector is read as one feature per arm."""
-    array = as_array(X)
-    if array.dtype.kind not in "biuf":
-        odd = next((cell for cell in array.flat if not isinstance(cell, Real)), None)
-        example = "" if odd is None else f", such as {shown(odd)}"
-        raise InvalidFeaturesError(
-            f"this kernel needs numeric features, got {array.dtype}{example} (try Hamming or Tanimoto)"
-        )
-    if array.ndim == 1:
-        array = array[:, None]
-    if array.ndim != 2:
-        raise InvalidFeaturesError(f"features must be a matrix with one row per arm, got shape {array.shape}")
-    too_large = inexact_integer(array)
-    if too_large is not None:
-        raise InvalidFeaturesError(
-            f"feature {too_large} is too large for a float64 to tell from its neighbours"
-        )
-    return array.astype(np.float64, copy=False)
-
-
-def numeric_pair(X: Any, Y: Any) -> tuple[Floats, Floats]:
-    """Both as float64 matrices with the same number of features."""
-    X, Y = numeric(X), numeric(Y)
-    if X.shape[1] != Y.shape[1]:
-        raise InvalidKernelError(f"arms with {X.shape[1]} and with {Y.shape[1]} features cannot be compared")
-    return X, Y
-
-
-def checked_lengthscale(lengthscale: Any) -> float | tuple[float, ...]:
-    """One positive length-scale, or a tuple with one per feature."""
-    rule = "a number or one number per feature"
-    try:
-        values = np.asarray(lengthscale)
-    except ValueError:  # ragged
-        raise InvalidParameterError("lengthscale", lengthscale, rule) from None
-    if values.ndim == 0:
-        return positive("lengthscale", lengthscale)
-    if values.ndim > 1 or not values.size:
-        raise InvalidParameterError("lengthscale", lengthscale, rule)
-    return tuple(positive(f"lengthscale[{i}]", value) for i, value in enumerate(values))
-
-
-def replace_field(instance: Any, name: str, value: Any) -> None:
-    """Store a checked value in a frozen dataclass while it is being made."""
-    assert dataclasses.is_dataclass(instance)
-    object.__setattr__(instance, name, value)

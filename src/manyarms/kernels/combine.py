@@ -1,16 +1,43 @@
-"""Kernels made of kernels: sum, product, and a scaled copy."""
+"""The base of our kernels, and kernels made of kernels: sum, product, scaled copy, scikit-learn's adapted.
+
+They share a file because each needs the others: `+` makes a `Sum`, which takes scikit-learn's kernels too.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from manyarms.errors import InvalidKernelError
-from manyarms.kernels.base import Kernel, KernelLike
-from manyarms.kernels.sklearn import as_kernel
-from manyarms.validation import Floats, positive
+from manyarms.kernels.base import KernelLike
+from manyarms.kernels.checks import numeric
+from manyarms.support.validation import Floats, positive
+
+
+class Kernel:
+    """Base of the kernels shipped here: frozen dataclasses that add with `+` and multiply with `*`."""
+
+    __array_ufunc__ = None  # so that numpy numbers leave `2 * kernel` to the kernel
+
+    def matrix(self, X: Any, Y: Any) -> Floats:
+        """Covariances between every x in X and every y in Y."""
+        raise NotImplementedError(f"{type(self).__name__} must define matrix(X, Y)")
+
+    def diag(self, X: Any) -> Floats:
+        """Prior variances k(x, x)."""
+        raise NotImplementedError(f"{type(self).__name__} must define diag(X)")
+
+    def __add__(self, other: KernelLike) -> Sum:
+        return Sum(self, other)
+
+    def __mul__(self, other: KernelLike | float) -> Product | Kernel:
+        return Scale(self, other) if isinstance(other, Real) else Product(self, other)  # type: ignore[arg-type]
+
+    __rmul__ = __mul__
 
 
 class _Combination(Kernel):
@@ -87,3 +114,49 @@ def unscaled(kernel: KernelLike) -> tuple[KernelLike, float]:
         variance *= kernel.variance
         kernel = kernel.kernel
     return kernel, variance
+
+
+class SklearnKernel(Kernel):
+    """Adapter around a `sklearn.gaussian_process.kernels` object (which is called, never changed)."""
+
+    def __init__(self, kernel: Any) -> None:
+        if isinstance(kernel, type) or not (callable(kernel) and hasattr(kernel, "diag")):
+            raise InvalidKernelError(f"not a scikit-learn kernel: {kernel!r}")
+        parts = [kernel, *getattr(kernel, "get_params", dict)().values()]
+        if any(type(part).__name__ == "WhiteKernel" for part in parts):
+            raise InvalidKernelError(f"{kernel!r} holds noise (WhiteKernel): noise is what `ridge` is for")
+        self.kernel = kernel
+
+    def matrix(self, X: Any, Y: Any) -> Floats:
+        """kernel(X, Y)."""
+        X, Y = self._features(X), self._features(Y)
+        if not len(X) or not len(Y):  # some of scikit-learn's kernels refuse to look at nothing
+            return np.empty((len(X), len(Y)))
+        return self._call(self.kernel, X, Y)
+
+    def diag(self, X: Any) -> Floats:
+        """kernel.diag(X)."""
+        return self._call(self.kernel.diag, self._features(X))
+
+    def _features(self, X: Any) -> Any:
+        return numeric(X) if getattr(self.kernel, "requires_vector_input", True) else X
+
+    def _call(self, function: Callable[..., Any], *features: Any) -> Floats:
+        try:
+            return np.asarray(function(*features), dtype=np.float64)
+        except (TypeError, ValueError) as problem:
+            raise InvalidKernelError(f"{self.kernel!r} does not fit the features: {problem}") from problem
+
+    def __repr__(self) -> str:
+        return f"SklearnKernel({self.kernel!r})"
+
+
+def as_kernel(kernel: Any) -> KernelLike:
+    """`kernel` itself when it keeps the contract, an adapter when it is scikit-learn's, else an error."""
+    if isinstance(kernel, type):
+        raise InvalidKernelError(f"{kernel.__name__} is a class: pass an instance, {kernel.__name__}()")
+    if isinstance(kernel, KernelLike):
+        return kernel
+    if any(base.__module__.startswith("sklearn.") for base in type(kernel).__mro__):
+        return SklearnKernel(kernel)
+    raise InvalidKernelError(f"a kernel with matrix(X, Y) and diag(X) is needed, got {kernel!r}")

@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyarms.errors import InvalidFeaturesError, shown
-from manyarms.kernels.base import Kernel, as_array, replace_field
-from manyarms.validation import Floats, positive
+from manyarms.kernels.checks import as_array
+from manyarms.kernels.combine import Kernel
+from manyarms.support.frozen import replace_field
+from manyarms.support.validation import Floats, positive
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.kernels.base import Kernel, numeric, numeric_pair, replace_field
-from manyarms.validation import Floats, non_negative
+from manyarms.kernels.checks import numeric, numeric_pair
+from manyarms.kernels.combine import Kernel
+from manyarms.support.frozen import replace_field
+from manyarms.support.validation import Floats, non_negative
 
 
 @dataclass(frozen=True)

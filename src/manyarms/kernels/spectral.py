@@ -15,7 +15,7 @@ from manyarms.errors import InvalidKernelError, UnsuitableKernelError
 from manyarms.kernels.base import KernelLike
 from manyarms.kernels.combine import unscaled
 from manyarms.kernels.stationary import RBF, Matern
-from manyarms.validation import Floats, count
+from manyarms.support.validation import Floats, count
 
 _SMALLEST_CHI_SQUARE = 1e-30  # underflow to 0 would give an infinite frequency; sin and cos of 1e15 are fine
 

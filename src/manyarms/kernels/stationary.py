@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from manyarms.errors import InvalidKernelError
-from manyarms.kernels.base import Kernel, checked_lengthscale, numeric, numeric_pair, replace_field
-from manyarms.validation import Floats, positive
+from manyarms.kernels.checks import checked_lengthscale, numeric, numeric_pair
+from manyarms.kernels.combine import Kernel
+from manyarms.support.frozen import replace_field
+from manyarms.support.validation import Floats, positive
 
 # Up to this many features distances are summed feature by feature, which is exact for near-duplicates.
 # Beyond it the expansion |x|² + |y|² − 2xy runs at matrix-product speed, and close pairs are recomputed.

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyarms.errors import InvalidFeaturesError
-from manyarms.kernels.base import Kernel, as_array
-from manyarms.validation import Floats
+from manyarms.kernels.checks import as_array
+from manyarms.kernels.combine import Kernel
+from manyarms.support.validation import Floats
 
 _LIKELY_UNPACKED = 64  # columns; that many, all 0 or 1, are bits that nobody packed
 _BLOCK_WORDS = 1 << 16  # words compared at a time: the intermediate arrays stay in cache

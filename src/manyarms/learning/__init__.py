@@ -1,9 +1,9 @@
 """Learning what the papers take as known: scales of features and rewards, kernel, noise and mean."""
 
-from manyarms.learning.design import design_size, initial_design
+from manyarms.learning.initial_design import design_size, initial_design
 from manyarms.learning.model import LearnedModel, learn, model_from, should_refit
-from manyarms.learning.rewards import Targets, Transform, fit_transform
-from manyarms.learning.scaling import Prepared, prepare
+from manyarms.learning.preparation import Prepared, prepare
+from manyarms.learning.reward_transforms import Targets, Transform, fit_transform
 
 __all__ = [
     "LearnedModel",

@@ -16,11 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.history import History
 from manyarms.kernels import KernelLike, Scale
 from manyarms.kernels.describe import describe, from_description
-from manyarms.learning.fitting import PRIOR, STOPPED, Fit, at_prior
-from manyarms.learning.rewards import (
+from manyarms.learning.fit_subset import MOST_ARMS
+from manyarms.learning.map_fit import PRIOR, STOPPED, Fit, at_prior
+from manyarms.learning.model_selection import select
+from manyarms.learning.preparation import Prepared
+from manyarms.learning.reward_transforms import (
     NO_DIFFERENCE,
     Standardised,
     Targets,
@@ -30,11 +32,9 @@ from manyarms.learning.rewards import (
     targets,
     transform_from,
 )
-from manyarms.learning.scaling import Prepared
-from manyarms.learning.selecting import select
-from manyarms.learning.subset import MOST_ARMS
-from manyarms.threads import one_thread
-from manyarms.validation import Floats
+from manyarms.posterior.history import History
+from manyarms.support.threads import one_thread
+from manyarms.support.validation import Floats
 
 FEWEST_ARMS = 3  # different arms below which the priors are used as they are
 GROWTH = 2.0  # of arms or pulls between two fits

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from manyarms.errors import InvalidFeaturesError
 from manyarms.kernels import KernelLike
-from manyarms.learning.columns import Column
-from manyarms.learning.families import Codes, Distances, Family
-from manyarms.pool import Pool
+from manyarms.learning.kernel_families import Codes, Distances, Family
+from manyarms.learning.numeric_columns import Column
+from manyarms.pool.pool import Pool
 
 MOST_SCALES = 256  # features that may each have a length-scale; comparing takes an evaluation for each
 MANY_FEATURES = 50  # from which on columns are tried in their own units too

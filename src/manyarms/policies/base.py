@@ -10,18 +10,18 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from manyarms.choosers import Chooser, UpperBounds
+from manyarms.choice.prior_draws import Prior
+from manyarms.choice.selection import Chooser, UpperBounds
+from manyarms.choice.stopping import Ending, EveryStep
+from manyarms.choice.widths import Assumptions, Width, width_named
 from manyarms.embeddings import Embedding
-from manyarms.endings import Ending, EveryStep
 from manyarms.errors import InvalidKernelError, InvalidParameterError
-from manyarms.inducing import AllPulled, IncrementalLeverage, InducingRule, LeverageScores
 from manyarms.kernels import KernelLike, as_kernel
-from manyarms.kernels.base import replace_field
-from manyarms.pool import Pool
-from manyarms.posterior import Posterior
-from manyarms.priors import Prior
-from manyarms.validation import at_least_one, non_negative, positive, probability
-from manyarms.widths import Assumptions, Width, width_named
+from manyarms.pool.pool import Pool
+from manyarms.posterior.posterior import Posterior
+from manyarms.sketch.inducing import AllPulled, IncrementalLeverage, InducingRule, LeverageScores
+from manyarms.support.frozen import replace_field
+from manyarms.support.validation import at_least_one, non_negative, positive, probability
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class Policy:
     and ridge are then left out. With a kernel given, noise_std defaults to 0.1 and ridge λ to noise_std²,
     the right value when the noise is known. norm_bound F bounds the RKHS norm of the reward function;
     `"double"` starts at 1 and doubles when a reward contradicts it. width is β by name
-    (`manyarms.widths`), or a number of posterior standard deviations; "auto" is the policy's theorem
+    (`manyarms.choice.widths`), or a number of posterior standard deviations; "auto" is the policy's theorem
     where the kernel is given, and a number that serves in practice (`practical`) where it is learned.
     """
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from manyarms.endings import Ending, GlobalRatio, LocalRatio
+from manyarms.choice.stopping import Ending, GlobalRatio, LocalRatio
 from manyarms.policies.base import Sparse
-from manyarms.validation import at_least_one
+from manyarms.support.validation import at_least_one
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ import numpy as np
 from manyarms.embeddings import Embedding, RandomProjection
 from manyarms.kernels import KernelLike, Linear
 from manyarms.policies.fixed_features import FixedFeatures
-from manyarms.pool import Pool
+from manyarms.pool.pool import Pool
 
 
 @dataclass(frozen=True, kw_only=True)

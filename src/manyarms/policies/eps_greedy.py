@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from manyarms.choosers import Chooser, EpsilonGreedy
+from manyarms.choice.selection import Chooser, EpsilonGreedy
 from manyarms.policies.base import Policy
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from manyarms.inducing import InducingRule, NoArms
 from manyarms.policies.base import Policy
+from manyarms.sketch.inducing import InducingRule, NoArms
 
 
 @dataclass(frozen=True, kw_only=True)

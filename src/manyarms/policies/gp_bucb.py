@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from manyarms.endings import Ending, FixedSize, InformationGain, ProductRatio
+from manyarms.choice.stopping import Ending, FixedSize, InformationGain, ProductRatio
 from manyarms.errors import InvalidParameterError
 from manyarms.policies.base import Policy
-from manyarms.validation import at_least_one
+from manyarms.support.validation import at_least_one
 
 
 @dataclass(frozen=True, kw_only=True)

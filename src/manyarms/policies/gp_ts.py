@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import DTypeLike
 
+from manyarms.choice.prior_draws import Prior
+from manyarms.choice.prior_features import prior_over
 from manyarms.policies.thompson import Thompson
-from manyarms.pool import Pool
-from manyarms.prior_maps import prior_over
-from manyarms.priors import Prior
+from manyarms.pool.pool import Pool
 
 
 @dataclass(frozen=True, kw_only=True)

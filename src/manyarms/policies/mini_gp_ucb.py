@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from manyarms.choosers import Chooser, RepeatTop
+from manyarms.choice.selection import Chooser, RepeatTop
 from manyarms.policies.base import Policy
-from manyarms.validation import at_least_one
+from manyarms.support.validation import at_least_one
 
 
 @dataclass(frozen=True, kw_only=True)

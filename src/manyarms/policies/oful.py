@@ -10,7 +10,7 @@ from manyarms.embeddings import Embedding
 from manyarms.embeddings.linear import LinearFeatures
 from manyarms.kernels import KernelLike, Linear
 from manyarms.policies.fixed_features import FixedFeatures
-from manyarms.pool import Pool
+from manyarms.pool.pool import Pool
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ import numpy as np
 from manyarms.embeddings import Embedding, RandomFourierFeatures
 from manyarms.policies.fixed_features import FixedFeatures
 from manyarms.policies.thompson import Thompson
-from manyarms.pool import Pool
+from manyarms.pool.pool import Pool
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,30 +9,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from manyarms.choice.prior_draws import Prior
+from manyarms.choice.prior_features import KINDS, eigenfunctions_over, prior_over
 from manyarms.embeddings import Embedding
 from manyarms.embeddings.eigenfunctions import Eigenfunctions
 from manyarms.errors import InvalidParameterError
-from manyarms.inducing import KDPP, InducingRule, NoArms
 from manyarms.policies.base import Policy, Sparse
 from manyarms.policies.thompson import Thompson
-from manyarms.pool import Pool
-from manyarms.prior_maps import KINDS, eigenfunctions_over, prior_over
-from manyarms.priors import Prior
-from manyarms.schedules import ROLES, published_size
-from manyarms.validation import count
+from manyarms.pool.pool import Pool
+from manyarms.sketch.inducing import KDPP, InducingRule, NoArms
+from manyarms.sketch.published_sizes import ROLES, published_size
+from manyarms.support.validation import count
 
 MOST_FEATURES = 20_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class SGPTS(Thompson, Sparse):
-    """Vakili et al. 2021, draws in the corrected form of `manyarms.draws`.
+    """Vakili et al. 2021, draws in the corrected form of `manyarms.choice.thompson_draws`.
 
     rule="points": the sketch stands on pulled arms, drawn by leverage scores (`inducing` "fresh", "union"
     or "incremental", as in BKB) or by a k-DPP of `size` arms ("kdpp"). rule="features": on the `size`
     leading eigenfunctions of the kernel on the pool's box (RBF and Matérn). Prior draws have `prior_size`
-    features; `prior_map` says of which kind (`manyarms.prior_maps`). A size is a number or the name of a
-    published rate (`manyarms.schedules`), which `horizon` and the pool turn into one.
+    features; `prior_map` says of which kind (`manyarms.choice.prior_features`). A size is a number or the
+    name of a published rate (`manyarms.sketch.published_sizes`), which `horizon` and the pool turn into one.
     """
 
     rule: str = "points"

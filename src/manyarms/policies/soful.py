@@ -8,14 +8,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from manyarms.choosers import Chooser, ThompsonDraws, UpperBounds
+from manyarms.choice.selection import Chooser, ThompsonDraws, UpperBounds
 from manyarms.errors import InvalidParameterError
 from manyarms.kernels import KernelLike, Linear
 from manyarms.policies.fixed_features import FixedFeatures
-from manyarms.pool import Pool
-from manyarms.posterior import Posterior
-from manyarms.sketched import SketchedPosterior
-from manyarms.validation import count
+from manyarms.pool.pool import Pool
+from manyarms.posterior.linear_sketch import SketchedPosterior
+from manyarms.posterior.posterior import Posterior
+from manyarms.support.validation import count
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from manyarms.choosers import Chooser, ThompsonDraws
-from manyarms.endings import Ending, EveryStep, FixedSize
+from manyarms.choice.selection import Chooser, ThompsonDraws
+from manyarms.choice.stopping import Ending, EveryStep, FixedSize
 from manyarms.errors import InvalidParameterError
 from manyarms.policies.base import Policy
-from manyarms.validation import count
+from manyarms.support.validation import count
 
 
 @dataclass(frozen=True, kw_only=True)

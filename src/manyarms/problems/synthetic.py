@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from manyarms.pool import Pool
-from manyarms.validation import Floats, count, non_negative
+from manyarms.pool.pool import Pool
+from manyarms.support.validation import Floats, count, non_negative
 
 
 @dataclass(frozen=True)

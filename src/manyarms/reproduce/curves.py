@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from manyarms.validation import Floats
+from manyarms.support.validation import Floats
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,13 @@ import numpy as np
 
 import manyarms as ma
 from manyarms import agents
-from manyarms.agents.wire import decode
+from manyarms.agents.protocol.wire import decode
 from manyarms.problems import PROBLEMS, Problem
 from manyarms.reproduce.curves import Grid, Panel, averaged, mean_and_sd
 from manyarms.reproduce.experiment import Experiment, Job, Outcome, Plan, Result, Settings, SummaryRow
 from manyarms.reproduce.noise import PullNoise
 from manyarms.reproduce.readings import by_case_and_method, grouped
-from manyarms.validation import Floats
+from manyarms.support.validation import Floats
 
 METHODS = ("DUETS", "DisKernelUCB", "ApproxDisKernelUCB", "NKernelUCB")
 THRESHOLDS = {"DisKernelUCB": 10.0, "ApproxDisKernelUCB": 20.0}  # D

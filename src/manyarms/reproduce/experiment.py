@@ -19,7 +19,7 @@ from typing import Any, Literal
 import manyarms
 from manyarms.errors import InvalidParameterError
 from manyarms.reproduce.curves import Grid
-from manyarms.validation import Floats
+from manyarms.support.validation import Floats
 
 Mode = Literal["smoke", "default", "full"]
 MODES: tuple[Mode, ...] = ("smoke", "default", "full")

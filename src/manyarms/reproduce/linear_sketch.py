@@ -22,7 +22,7 @@ from manyarms.reproduce.experiment import Experiment, Job, Outcome, Plan, Result
 from manyarms.reproduce.noise import PullNoise
 from manyarms.reproduce.play import play
 from manyarms.reproduce.readings import final_rows, grouped, panel_of, regret_panel
-from manyarms.validation import Floats
+from manyarms.support.validation import Floats
 
 METHODS: dict[str, tuple[Callable[..., ma.Policy], str, str]] = {  # class, its theory's width, its size
     "OFUL": (ma.OFUL, "exact", ""),

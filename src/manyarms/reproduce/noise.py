@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from manyarms.validation import Floats
+from manyarms.support.validation import Floats
 
 
 def standard_noise(seed: int, stream: int, arm: int, pull: int) -> float:

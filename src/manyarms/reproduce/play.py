@@ -9,7 +9,7 @@ import numpy as np
 import manyarms as ma
 from manyarms.reproduce.experiment import Outcome
 from manyarms.reproduce.noise import PullNoise
-from manyarms.validation import Floats, Ints
+from manyarms.support.validation import Floats, Ints
 
 
 def marks(horizon: int, n: int = 200) -> Ints:

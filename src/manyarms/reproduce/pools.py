@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from manyarms.errors import MissingDataError, MissingExtraError, TableError
-from manyarms.validation import Floats
+from manyarms.support.validation import Floats
 
 GENERATED = "generated"  # "generated:400" is a stand-in of 400 arms
 ABALONE_FILES = ("abalone.csv", "abalone.csv.gz", "abalone.data")

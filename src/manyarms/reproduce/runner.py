@@ -21,7 +21,7 @@ from manyarms.reproduce.pools import GENERATED, load
 from manyarms.reproduce.provenance import provenance
 from manyarms.reproduce.raw import RawFolder, digest_of, put_bytes
 from manyarms.reproduce.readings import as_csv
-from manyarms.validation import count
+from manyarms.support.validation import count
 
 Progress = Callable[[int, int, str], None]  # jobs done, jobs in all, what was done last
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}

@@ -25,7 +25,7 @@ from manyarms.reproduce.experiment import Experiment, Job, Outcome, Plan, Result
 from manyarms.reproduce.noise import PullNoise
 from manyarms.reproduce.play import play
 from manyarms.reproduce.readings import by_case_and_method, grouped, regret_panel
-from manyarms.validation import Floats, Ints
+from manyarms.support.validation import Floats, Ints
 
 TEXTBOOK, EXACT = "GP-TS, textbook", "GP-TS, incremental"
 POINTS, FEATURES = "S-GP-TS, rule (6)", "S-GP-TS, rule (7)"

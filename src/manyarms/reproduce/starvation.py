@@ -21,7 +21,7 @@ from manyarms.embeddings.fourier import RandomFourierFeatures
 from manyarms.reproduce.curves import Curve, Grid, Panel, mean_and_sd
 from manyarms.reproduce.experiment import Experiment, Job, Outcome, Plan, Result, Settings, SummaryRow
 from manyarms.reproduce.readings import by_case_and_method
-from manyarms.validation import Floats, Ints
+from manyarms.support.validation import Floats, Ints
 
 METHODS = {"BKB": "BKB: residual kept", "SoR": "SoR: residual dropped", "RFF": "random Fourier features"}
 FAR = 0.6  # one length-scale and more from the nearest evaluation

@@ -1,0 +1,1 @@
+"""The kernel UCB algorithms that DUETS is compared with."""

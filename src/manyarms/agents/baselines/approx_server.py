@@ -1,0 +1,195 @@
+"""ApproxDisKernelUCB, the server's side: unite inducing points, then add up statistics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyarms.agents.baselines.ucb import PointCode
+from manyarms.agents.epoch_posterior import spanning
+from manyarms.agents.protocol.messages import (
+    SERVER,
+    Inducing,
+    Message,
+    Statistics,
+    SyncCall,
+    SyncRequest,
+    Upload,
+    digest_of,
+)
+from manyarms.agents.protocol.saved import pack, unpack
+from manyarms.agents.protocol.server import Outgoing, Server, unexpected
+from manyarms.agents.protocol.wire import decode, encode
+from manyarms.embeddings.nystrom import SPAN_TOLERANCE
+from manyarms.errors import ImpossibleMessageError
+from manyarms.support.validation import Floats
+
+if TYPE_CHECKING:
+    from manyarms.agents.baselines.approx_dis_kernel_ucb import ApproxDisKernelUCB
+
+Phase = Literal["idle", "collecting points", "collecting statistics"]
+
+
+def packed_triangle(matrix: Floats) -> Floats:
+    """The upper triangle of a symmetric matrix, row by row."""
+    return np.asarray(matrix[np.triu_indices(len(matrix))])
+
+
+def unpacked_triangle(packed: Floats, size: int) -> Floats:
+    """The symmetric matrix back."""
+    matrix = np.zeros((size, size))
+    matrix[np.triu_indices(size)] = packed
+    return np.asarray(matrix + np.triu(matrix, 1).T)
+
+
+class ApproxServer(Server):
+    """Knows no rewards and no pulls, only inducing points and sums."""
+
+    def __init__(self, settings: ApproxDisKernelUCB, code: PointCode) -> None:
+        super().__init__(settings.n_agents)
+        self.settings, self._code = settings, code
+        self.sync = 0  # the sync under way, or the last one
+        self.phase: Phase = "idle"
+        self.asked = 0
+        self.answers: dict[int, Message] = {}  # of the present phase, by agent
+        self.inducing: NDArray[Any] = code.none
+        self.sums: Statistics | None = None  # of the last sync
+        self.left_out: list[tuple[int, ...]] = []
+
+    @property
+    def done(self) -> bool:
+        """Whether no sync is under way."""
+        return self.phase == "idle"
+
+    def _react(self, message: Message) -> list[Outgoing] | None:
+        if isinstance(message, SyncRequest):
+            return self._on_request(message)
+        if not isinstance(message, Upload | Statistics):
+            raise unexpected(message)
+        if message.epoch > self.sync:
+            raise ImpossibleMessageError(
+                f"{message.name} for sync {message.epoch}, the present one is {self.sync}"
+            )
+        self._check(message)
+        phase = "collecting points" if isinstance(message, Upload) else "collecting statistics"
+        if message.epoch < self.sync or self.phase != phase:
+            return self._behind(message)
+        if message.sender in self.answers:
+            return None
+        self.answers[message.sender] = message
+        return self._go_on() if len(self.answers) == self.n_agents else []
+
+    def _on_request(self, message: SyncRequest) -> list[Outgoing] | None:
+        agent = (message.sender,)
+        if message.epoch <= self.sync and self.phase != "collecting points":
+            call = message.epoch == self.sync and message.sender not in self.answers
+            return [Outgoing(agent, self._inducing(), again=True), *self._last_sums(agent)] if call else None
+        if self.phase != "idle":
+            return None
+        self.sync, self.phase, self.asked, self.answers = self.sync + 1, "collecting points", 0, {}
+        return self._call(tuple(range(self.n_agents)))
+
+    def _behind(self, message: Message) -> list[Outgoing] | None:
+        """An agent that missed S or the sums of the present sync gets them; older things are ignored."""
+        if message.epoch < self.sync or self.phase == "collecting points":
+            return None
+        to = (message.sender,)
+        if isinstance(message, Upload):
+            if message.sender in self.answers:
+                return None
+            return [Outgoing(to, self._inducing(), again=True), *self._last_sums(to)]
+        return self._last_sums(to) or None
+
+    def _last_sums(self, to: tuple[int, ...]) -> list[Outgoing]:
+        return [Outgoing(to, self.sums, again=True)] if self.phase == "idle" and self.sums is not None else []
+
+    def _check(self, message: Upload | Statistics) -> None:
+        if isinstance(message, Upload):
+            self._code.features(message.points)
+            return
+        m = len(self.inducing)
+        sizes_fit = message.vector.shape == (m,) and message.gram.shape == (m * (m + 1) // 2,)
+        stale = message.epoch < self.sync or self.phase == "collecting points"  # of another S: not used
+        finite = np.isfinite(message.vector).all() and np.isfinite(message.gram).all()
+        if not finite or message.pulls < 0 or not (sizes_fit or stale):
+            raise ImpossibleMessageError(
+                f"Statistics of sizes {message.gram.shape}, {message.vector.shape} for {m} inducing points"
+            )
+
+    def timeout(self) -> list[Outgoing]:
+        """Ask the silent ones again, then go on without them."""
+        if self.done:
+            return []
+        if self.asked < self.settings.retries:
+            self.asked += 1
+            return self.resume()
+        return self._go_on()
+
+    def resume(self) -> list[Outgoing]:
+        """Ask those who have not answered in this phase."""
+        silent = tuple(n for n in range(self.n_agents) if n not in self.answers)
+        if self.done or not silent:
+            return []
+        return (
+            self._call(silent) if self.phase == "collecting points" else [Outgoing(silent, self._inducing())]
+        )
+
+    def _call(self, to: tuple[int, ...]) -> list[Outgoing]:
+        return [Outgoing(to, SyncCall(SERVER, self.sync))]
+
+    def _inducing(self) -> Inducing:
+        return Inducing(SERVER, self.sync, self.inducing)
+
+    def _go_on(self) -> list[Outgoing]:
+        answers = [self.answers[n] for n in sorted(self.answers)]
+        everybody, self.asked = tuple(range(self.n_agents)), 0
+        if self.phase == "collecting points":
+            points = np.concatenate([self._code.none, *(u.points for u in answers if isinstance(u, Upload))])
+            features = self._code.features(points)
+            chosen, _ = spanning(self.settings.checked_kernel, features, SPAN_TOLERANCE[np.dtype(np.float64)])
+            self.inducing, self.phase, self.answers = points[chosen], "collecting statistics", {}
+            return [Outgoing(everybody, self._inducing())]
+        given = [s for s in answers if isinstance(s, Statistics)]
+        m = len(self.inducing)
+        self.sums = Statistics(
+            SERVER,
+            self.sync,
+            digest_of(self.inducing),
+            np.array(sorted(self.answers), dtype=np.int64),
+            np.sum([s.gram for s in given], axis=0) if given else np.zeros(m * (m + 1) // 2),
+            np.sum([s.vector for s in given], axis=0) if given else np.zeros(m),
+            sum(s.pulls for s in given),
+        )
+        self.left_out.append(tuple(n for n in everybody if n not in self.answers))
+        self.phase = "idle"
+        return [Outgoing(everybody, self.sums)]
+
+    def _fingerprint(self) -> dict[str, Any]:
+        return {"settings": self.settings.described(), "domain": self._code.domain_digest}
+
+    def save(self) -> bytes:
+        """The sync under way: messages in their wire form."""
+        kept = [*self.answers.values(), *([self.sums] if self.sums is not None else [])]
+        meta = {
+            "sync": self.sync,
+            "phase": self.phase,
+            "asked": self.asked,
+            "ignored": self.ignored,
+            "left_out": self.left_out,
+        }
+        arrays = {
+            f"message{i}": np.frombuffer(encode(message), dtype=np.uint8) for i, message in enumerate(kept)
+        }
+        return pack("ApproxDisKernelUCB", self._fingerprint(), meta, {**arrays, "inducing": self.inducing})
+
+    def restore(self, state: bytes) -> None:
+        """Take over a saved state."""
+        meta, arrays = unpack(state, "ApproxDisKernelUCB", self._fingerprint())
+        self.sync, self.phase, self.asked = meta["sync"], meta["phase"], meta["asked"]
+        self.ignored, self.left_out = meta["ignored"], [tuple(agents) for agents in meta["left_out"]]
+        self.inducing = arrays.pop("inducing")
+        messages = [decode(array.tobytes()) for array in arrays.values()]
+        self.answers = {message.sender: message for message in messages if message.sender != SERVER}
+        self.sums = next((m for m in messages if m.sender == SERVER and isinstance(m, Statistics)), None)

@@ -1,0 +1,1 @@
+"""DUETS: uniform exploration of a trimmed set, with one short exchange per epoch."""

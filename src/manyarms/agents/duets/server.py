@@ -1,0 +1,293 @@
+"""DUETS, the server's side (DUETS Algorithm 2, with the misprints of spec §5 corrected).
+
+collecting Ready ──all, or time is over──▶ S_j sent, collecting Projection ──▶ Solution sent, next epoch
+      └────last epoch──▶ Confirm sent, done
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyarms.agents.active_set import ActiveSet, DrawnPoints
+from manyarms.agents.duets.epoch import ClosedEpoch, Exploration
+from manyarms.agents.duets.records import EpochRecord, restore_duets, saved_duets
+from manyarms.agents.protocol.coins import Coin
+from manyarms.agents.protocol.messages import (
+    SERVER,
+    WANT_PROJECTION,
+    WANT_READY,
+    Confirm,
+    Draws,
+    Inducing,
+    Message,
+    Ping,
+    Projection,
+    Ready,
+    Solution,
+    digest_of,
+)
+from manyarms.agents.protocol.server import Outgoing, Server, unexpected
+from manyarms.errors import ImpossibleMessageError
+from manyarms.support.validation import Floats
+
+if TYPE_CHECKING:
+    from manyarms.agents.duets.duets import DUETS
+
+Phase = Literal["collecting ready", "collecting projections", "done"]
+_MAX_CORRECTIONS = 3  # to one agent in one epoch: its set, its draws, and one more; then it is left out
+
+
+class DuetsServer(Server):
+    """Replays every coin, chooses S_j, adds up the projections, solves, and trims with the agents."""
+
+    def __init__(self, settings: DUETS, active: ActiveSet, seed: int) -> None:
+        super().__init__(settings.n_agents)
+        self.settings, self._seed = settings, seed
+        self.width, self.oversampling = settings.constants(active)
+        self.active = active
+        self.epoch = 1
+        self.phase: Phase = "collecting ready"
+        self.records: list[EpochRecord] = []
+        self.closed: ClosedEpoch | None = None  # the last epoch that was solved
+        self.absent: set[int] = set()  # agents that were left out of the last epoch
+        self.inducing: NDArray[Any] = np.empty(0)  # S_j as sent
+        self.inclusion = 0.0  # p_j
+        self.projections: dict[int, Floats] = {}
+        self.participants: tuple[int, ...] = ()
+        self._begin_collecting()
+
+    def _begin_collecting(self) -> None:
+        self.ready: set[int] = set()
+        self.excluded: set[int] = set()
+        self.corrections: dict[int, int] = {}
+        self._draws: dict[int, DrawnPoints] = {}
+        self._exploration: tuple[tuple[int, ...], Exploration] | None = None
+        self._begin_waiting()
+
+    def _begin_waiting(self) -> None:
+        self.asked = 0
+        self.pinged: set[int] = set()
+
+    # ------------------------------------------------------------------ the contract of a server
+
+    def _react(self, message: Message) -> list[Outgoing] | None:
+        if isinstance(message, Ready):
+            return self._on_ready(message)
+        if isinstance(message, Projection):
+            return self._on_projection(message)
+        raise unexpected(message)
+
+    def timeout(self) -> list[Outgoing]:
+        """Ask the silent ones `retries` times, then leave them out of this epoch and record it."""
+        missing = self._missing()
+        if self.done:
+            return []
+        if missing and self.asked < self.settings.retries:
+            self.asked += 1
+            self.pinged |= set(missing)
+            return self._ping(missing)
+        return self._open() if self.phase == "collecting ready" else self._close()
+
+    def resume(self) -> list[Outgoing]:
+        """Ask for whatever is outstanding."""
+        missing = self._missing()
+        self.pinged |= set(missing)
+        return self._ping(missing) if missing else self._go_on_if_complete()
+
+    def save(self) -> bytes:
+        """State between two messages; `DUETS.resume_server` goes on from it."""
+        return saved_duets(self)
+
+    def restore(self, state: bytes) -> None:
+        """Take over a saved state."""
+        restore_duets(self, state)
+
+    @property
+    def done(self) -> bool:
+        """Whether the last epoch has been confirmed."""
+        return self.phase == "done"
+
+    @property
+    def is_last_epoch(self) -> bool:
+        """The last epoch sends no rewards."""
+        return self.epoch == self.settings.n_epochs
+
+    # ------------------------------------------------------------------ collecting Ready
+
+    def _on_ready(self, message: Ready) -> list[Outgoing] | None:
+        agent = message.sender
+        if message.epoch > self.settings.n_epochs:
+            raise ImpossibleMessageError(f"Ready for epoch {message.epoch} of {self.settings.n_epochs}")
+        if message.epoch < self.epoch:
+            return self._catch_up(agent)
+        if message.epoch > self.epoch or agent in self.excluded:
+            return None
+        if self.phase == "collecting projections":  # it never got S_j
+            waiting = agent in self.pinged and agent in self._missing()
+            return [self._again(agent, self._inducing_message())] if waiting else None
+        if agent in self.ready:
+            return [Outgoing((agent,), Confirm(SERVER, self.epoch))] if self.done else None
+        correction = self._correction(message)
+        if correction is not None:
+            return correction
+        self.ready.add(agent)
+        if self.done:
+            return [Outgoing((agent,), Confirm(SERVER, self.epoch))]
+        return self._go_on_if_complete()
+
+    def _correction(self, message: Ready) -> list[Outgoing] | None:
+        """What an agent with another active set or other draws must be sent; None when digests agree."""
+        agent = message.sender
+        answer: Message
+        if message.active != self.active.digest:
+            answer = self.active.message(self.epoch)
+        elif message.draws != self._drawn(agent).digest:
+            answer = Draws(SERVER, self.epoch, self._drawn(agent).keys)
+        else:
+            return None
+        self.corrections[agent] = self.corrections.get(agent, 0) + 1
+        if self.corrections[agent] > _MAX_CORRECTIONS:
+            self.excluded.add(agent)
+            return self._go_on_if_complete()
+        return [self._again(agent, answer)]
+
+    def _catch_up(self, agent: int) -> list[Outgoing] | None:
+        """An agent that missed an epoch gets the present active set, once epochs can be joined again."""
+        open_to_join = self.phase != "collecting projections" and agent not in self.ready
+        if not open_to_join or not (agent in self.pinged or agent in self.absent or self.done):
+            return None
+        return [self._again(agent, self.active.message(self.epoch))]
+
+    def _missing(self) -> tuple[int, ...]:
+        if self.phase == "collecting ready":
+            return tuple(n for n in range(self.n_agents) if n not in self.ready | self.excluded)
+        return tuple(n for n in self.participants if n not in self.projections)
+
+    def _go_on_if_complete(self) -> list[Outgoing]:
+        if self.done or self._missing():
+            return []
+        return self._open() if self.phase == "collecting ready" else self._close()
+
+    def _ping(self, missing: tuple[int, ...]) -> list[Outgoing]:
+        wanted = WANT_READY if self.phase == "collecting ready" else WANT_PROJECTION
+        return [Outgoing(missing, Ping(SERVER, self.epoch, wanted), again=True)]
+
+    # ------------------------------------------------------------------ choosing S_j
+
+    def _open(self) -> list[Outgoing]:
+        """Algorithm 2 l. 4–8: replay the coins, choose and broadcast S_j."""
+        self.participants = tuple(sorted(self.ready))
+        self.projections = {}
+        self._begin_waiting()
+        if self.is_last_epoch:
+            self._record(self.participants)
+            self.phase = "done"
+            return self._to_participants(Confirm(SERVER, self.epoch))
+        self.phase = "collecting projections"
+        if not self.participants:
+            self.inducing = self.active.to_wire(np.empty(0, dtype=np.int64))
+            return self._close()
+        self._choose_inducing()
+        return self._to_participants(self._inducing_message())
+
+    def _choose_inducing(self) -> None:
+        seen = self._explored(self.participants)
+        self.inclusion = seen.inclusion(self.oversampling)
+        chosen = seen.inducing(self.inclusion, Coin.of_server(self._seed), self.epoch)
+        self.inducing = self.active.to_wire(chosen)
+
+    def _explored(self, agents: tuple[int, ...]) -> Exploration:
+        """What these agents' draws say; kept, since it is asked for again at the epoch's end."""
+        if self._exploration is None or self._exploration[0] != agents:
+            draws = [self._drawn(n) for n in agents]
+            self._exploration = agents, Exploration.of(self.settings, self.active, draws)
+        return self._exploration[1]
+
+    def _inducing_message(self) -> Inducing:
+        return Inducing(SERVER, self.epoch, self.inducing)
+
+    # ------------------------------------------------------------------ solving
+
+    def _on_projection(self, message: Projection) -> list[Outgoing] | None:
+        agent = message.sender
+        if message.epoch >= self.settings.n_epochs:
+            raise ImpossibleMessageError(f"Projection in epoch {message.epoch} of {self.settings.n_epochs}")
+        if message.epoch < self.epoch:
+            return self._catch_up(agent) if agent in self.pinged | self.absent else None
+        if message.epoch > self.epoch or self.phase != "collecting projections" or agent in self.projections:
+            return None
+        if agent not in self.participants:
+            raise ImpossibleMessageError(f"Projection from agent {agent}, which was not ready in this epoch")
+        if message.basis != digest_of(self.inducing):  # of an S that a restart has replaced
+            return [self._again(agent, self._inducing_message())] if agent in self.pinged else None
+        values = message.values
+        if values.shape != (len(self.inducing),) or not np.isfinite(values).all():
+            raise ImpossibleMessageError(
+                f"Projection of shape {values.shape} for {len(self.inducing)} inducing points, or not finite"
+            )
+        self.projections[agent] = values
+        return self._go_on_if_complete()
+
+    def _close(self) -> list[Outgoing]:
+        """Algorithm 2 l. 10–12, on the draws of exactly those agents whose projections are in the sum."""
+        present = tuple(sorted(self.projections))
+        basis, nothing = digest_of(self.inducing), np.zeros(len(self.inducing))
+        solution = Solution(SERVER, self.epoch, basis, nothing, 0.0, -math.inf)
+        active, withheld = self.active, False
+        if present:
+            seen = self._explored(present)  # a lost agent's draws count for nothing, in σ_max neither
+            total = np.sum([self.projections[n] for n in present], axis=0)
+            self.closed = seen.solve(self.active.from_wire(self.inducing), total, self.width)
+            trim = self.closed.trim
+            active = self.active.trimmed(trim)
+            withheld = not self._can_be_sampled(active)
+            active, cutoff = (self.active, -math.inf) if withheld else (active, trim.cutoff)
+            solution = Solution(SERVER, self.epoch, basis, trim.weights, seen.sigma_max, cutoff)
+        self._record(present, solution, withheld)
+        self.absent = set(range(self.n_agents)) - set(present)
+        self.active, self.epoch, self.phase = active, self.epoch + 1, "collecting ready"
+        self._begin_collecting()
+        return self._to_participants(solution)
+
+    def _can_be_sampled(self, active: ActiveSet) -> bool:
+        """Whether every agent could draw its next epoch from this set."""
+        coins = [Coin.of_agent(self._seed, n) for n in range(self.n_agents)]
+        return active.samples_all(coins, self.epoch + 1, self.settings.lengths[self.epoch])
+
+    # ------------------------------------------------------------------ inside
+
+    def _drawn(self, agent: int) -> DrawnPoints:
+        """An agent's draws of this epoch, replayed from its coin."""
+        if agent not in self._draws:
+            length = self.settings.lengths[self.epoch - 1]
+            self._draws[agent] = self.active.draw(Coin.of_agent(self._seed, agent), self.epoch, length)
+        return self._draws[agent]
+
+    def _again(self, agent: int, message: Message) -> Outgoing:
+        return Outgoing((agent,), message, again=True)
+
+    def _to_participants(self, message: Message) -> list[Outgoing]:
+        return [Outgoing(self.participants, message)] if self.participants else []
+
+    def _record(
+        self, present: tuple[int, ...], solution: Solution | None = None, withheld: bool = False
+    ) -> None:
+        self.records.append(
+            EpochRecord(
+                epoch=self.epoch,
+                length=self.settings.lengths[self.epoch - 1],
+                active_size=self.active.size,
+                present=present,
+                left_out=tuple(n for n in range(self.n_agents) if n not in present),
+                n_inducing=len(self.inducing) if solution else 0,
+                inclusion=self.inclusion if solution else 0.0,
+                sigma_max=solution.sigma_max if solution else 0.0,
+                cutoff=solution.cutoff if solution else -math.inf,
+                trim_withheld=withheld,
+                corrections=sum(self.corrections.values()),
+            )
+        )

@@ -1,0 +1,89 @@
+"""SMILES to Morgan fingerprints, packed eight bits to a byte, and kept beside the pool once computed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyarms.campaigns.pool_file.files import replacing
+from manyarms.errors import MissingExtraError, OutputError, TableError, shown
+
+RADIUS, BITS = 2, 1024
+Progress = Callable[[int, int], None]
+_REPORT_EVERY = 500
+
+
+def fingerprints(
+    path: Path,
+    column: str,
+    key: str,
+    smiles: Callable[[], Sequence[str]],
+    progress: Progress | None = None,
+    rows: int | None = None,
+) -> NDArray[np.uint8]:
+    """Morgan fingerprints of a SMILES column, from the cache when this very file was seen before.
+
+    `key` is the digest of the pool's file; `smiles` reads the column when it is needed; `rows`, where known,
+    is how many there must be.
+    """
+    mark = hashlib.sha256(f"{key} {column}".encode()).hexdigest()[:16]
+    name = f".{path.name}.morgan{RADIUS}-{BITS}.{mark}.npy"
+    places = [path.parent / name, _cache_folder() / name]
+    for place in places:
+        kept = _kept(place)
+        if kept is not None and rows in (None, len(kept)):
+            return kept
+    computed = computed_fingerprints(path, column, smiles(), progress)
+    for place in places:
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(place, "wb") as stream:
+                np.save(stream, computed, allow_pickle=False)
+            break
+        except (OSError, OutputError):  # a folder that only lets itself be read
+            continue
+    return computed
+
+
+def computed_fingerprints(
+    path: Path, column: str, smiles: Sequence[str], progress: Progress | None = None
+) -> NDArray[np.uint8]:
+    """One row of packed bits per molecule; a text that is no molecule is named with its row."""
+    try:
+        from rdkit import Chem, rdBase
+        from rdkit.Chem import rdFingerprintGenerator
+    except ImportError:
+        raise MissingExtraError("rdkit", "molecules", "a SMILES column") from None
+    generator = rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=BITS)
+    packed = np.empty((len(smiles), BITS // 8), dtype=np.uint8)
+    with rdBase.BlockLogs():
+        for row, text in enumerate(smiles):
+            molecule: Any = Chem.MolFromSmiles(text) if text.strip() else None
+            if molecule is None:
+                raise TableError(
+                    f"{path}: row {row}, column {column!r}: {shown(text)} is not a SMILES string"
+                )
+            packed[row] = np.packbits(generator.GetFingerprintAsNumPy(molecule))
+            if progress is not None and (row % _REPORT_EVERY == 0 or row + 1 == len(smiles)):
+                progress(row + 1, len(smiles))
+    return packed
+
+
+def _cache_folder() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "manyarms"
+
+
+def _kept(place: Path) -> NDArray[np.uint8] | None:
+    """What is kept there; None when there is nothing, or when it is damaged and better computed anew."""
+    try:
+        kept: NDArray[np.uint8] = np.load(place, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    return kept if kept.dtype == np.uint8 and kept.ndim == 2 and kept.shape[1] == BITS // 8 else None

@@ -1,0 +1,213 @@
+"""The pool's file, as a campaign refers to it: never copied, only described, read and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyarms.campaigns.pool_file.files import column_names, digest, text_columns
+from manyarms.campaigns.pool_file.fingerprints import Progress, fingerprints
+from manyarms.errors import (
+    ChangedPoolError,
+    SettingsError,
+    TableError,
+    TextColumnError,
+    UnknownArmError,
+    shown,
+)
+from manyarms.pool.pool import Pool
+from manyarms.pool.tables import read_table
+
+MANY_TEXTS = 100  # different texts of a category, at most
+_DIGITS = 18  # of a row number, at most
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file with one candidate per row, and which of its columns say what.
+
+    `digest` and `n_arms` are empty until `described` has looked at the file.
+    """
+
+    path: Path
+    id: str | None = None  # the column of the user's ids; None: the row number is the id
+    features: tuple[str, ...] | None = None  # None: all columns but the id and the categories
+    categories: tuple[str, ...] = ()  # columns of texts, each one of a few kinds
+    smiles: str | None = None
+    bits: str | None = None
+    digest: str = ""
+    n_arms: int = 0
+
+    def __post_init__(self) -> None:
+        plain = self.categories or self.features
+        if sum(given is not None for given in (plain, self.smiles, self.bits)) > 1:
+            raise SettingsError("give the features, a SMILES column or a column of bits, one of them")
+        twice = {*self.categories} & {*(self.features or ()), *([self.id] if self.id else [])}
+        if twice:
+            raise SettingsError(f"column {min(twice)!r} cannot hold categories and something else")
+        if len({*self.categories}) < len(self.categories):
+            raise SettingsError(f"a column is named twice among the categories {shown(self.categories)}")
+
+    @property
+    def molecular(self) -> bool:
+        """Whether candidates are fingerprints, to be compared by Tanimoto."""
+        return self.smiles is not None or self.bits is not None
+
+    def described(self, pool: Pool) -> Source:
+        """With the digest of the file and the number of its rows."""
+        return replace(self, digest=digest(self.path), n_arms=pool.n_arms)
+
+    def moved(self, path: Path) -> Source:
+        """The same table at another place; refused when it is not the same."""
+        if not path.is_file():
+            raise ChangedPoolError(f"{path}: the pool's file is not there; say --pool where it is")
+        if digest(path) != self.digest:
+            raise ChangedPoolError(
+                f"{path}: not the file the campaign was made with: its content has changed"
+            )
+        return replace(self, path=path)
+
+    def read(self, progress: Progress | None = None) -> Pool:
+        """The pool itself."""
+        try:
+            return self._read(progress)
+        except TextColumnError as problem:
+            raise TableError(
+                f"{problem}; a column of texts is named by --categories, "
+                f"and --features names the columns of numbers to use"
+            ) from None
+
+    def _read(self, progress: Progress | None) -> Pool:
+        if not self.molecular and not self.categories:
+            return Pool.read(self.path, id=self.id, features=self.features)
+        if not self.path.is_file():
+            raise TableError(f"{self.path}: no such file")
+        names = None
+        if self.categories:
+            features, names = self._mixed()
+        else:
+            features = self._fingerprints(progress) if self.smiles is not None else self._bits()
+        if not len(features):
+            raise TableError(f"{self.path}: a header but no rows")
+        return Pool(features, None if self.id is None else self._checked_names(), names=names)
+
+    def _mixed(self) -> tuple[NDArray[Any], list[str]]:
+        """Columns of numbers as they are, and a column of zeros and ones for each text of a category."""
+        names = self.feature_columns()
+        parts = [read_table(self.path, features=names).features] if names else []
+        for name in names:
+            if self._behind(name) != name:
+                raise TableError(
+                    f"{self.path}: column {name!r} is called like a text of a category: rename it"
+                )
+        for column, texts in zip(self.categories, text_columns(self.path, self.categories), strict=True):
+            empty = next((row for row, text in enumerate(texts) if not text.strip()), None)
+            if empty is not None:
+                raise TableError(f"{self.path}: row {empty}, column {column!r}: the cell is empty")
+            kinds, codes = np.unique(texts, return_inverse=True)
+            if len(kinds) > MANY_TEXTS:
+                raise TableError(
+                    f"{self.path}: column {column!r} holds {len(kinds)} different texts, "
+                    f"more than {MANY_TEXTS}: too many for categories; "
+                    f"--features names the columns of numbers to use without it"
+                )
+            parts.append(np.eye(len(kinds))[codes])
+            names += [f"{column} = {kind}" for kind in kinds.tolist()]
+        return np.hstack(parts), names
+
+    def blocks(self, names: Sequence[str]) -> list[str]:
+        """The user's column behind each feature; texts of one category share a length-scale."""
+        return [self._behind(name) for name in names]
+
+    def _behind(self, name: str) -> str:
+        return next((column for column in self.categories if name.startswith(f"{column} = ")), name)
+
+    def _fingerprints(self, progress: Progress | None) -> NDArray[np.uint8]:
+        assert self.smiles is not None
+        column = self.smiles
+        key = self.digest or digest(self.path)
+        return fingerprints(
+            self.path, column, key, lambda: text_columns(self.path, [column])[0], progress,
+            self.n_arms or None,
+        )  # fmt: skip
+
+    def _bits(self) -> NDArray[np.uint8]:
+        """Texts of 0 and 1, all of one length, packed."""
+        assert self.bits is not None
+        (texts,) = text_columns(self.path, [self.bits])
+        for row, text in enumerate(texts):
+            if not text or text.strip("01") or len(text) != len(texts[0]):
+                raise TableError(
+                    f"{self.path}: row {row}, column {self.bits!r}: {shown(text)} is not "
+                    f"{len(texts[0])} digits of 0 and 1"
+                )
+        letters = np.frombuffer("".join(texts).encode(), dtype=np.uint8).reshape(len(texts), -1)
+        return np.packbits(letters == ord("1"), axis=1)
+
+    def _checked_names(self) -> list[str]:
+        names = self.names()
+        for row, name in enumerate(names):
+            if not name:
+                raise TableError(f"{self.path}: row {row}, column {self.id!r}: the id is empty")
+        return names
+
+    def names(self) -> list[str]:
+        """Every candidate's id as text, in order of rows, without reading the features."""
+        if self.id is None:
+            return [str(arm) for arm in range(self.n_arms)]
+        if not column_names(self.path):  # arrays
+            return [str(id) for id in self.read().ids]
+        return text_columns(self.path, [self.id])[0]
+
+    def arms_of(self, names: Mapping[str, str]) -> dict[str, int]:
+        """The rows of some ids, each with words on where it was named, for the error if there is none."""
+        if self.id is None:
+            return {name: self._row_number(name, where) for name, where in names.items()}
+        place = {name: arm for arm, name in enumerate(self.names())}
+        for name, where in names.items():
+            if name not in place:
+                raise UnknownArmError(f"{where}no candidate of {self.path.name} has the id {shown(name)}")
+        return {name: place[name] for name in names}
+
+    def _row_number(self, name: str, where: str) -> int:
+        if not name.isdecimal() or len(name) > _DIGITS or int(name) >= self.n_arms:
+            raise UnknownArmError(
+                f"{where}{shown(name)} is not a row number of {self.path.name} (0 to {self.n_arms - 1})"
+            )
+        return int(name)
+
+    def columns(self, arms: Sequence[int]) -> list[dict[str, str]]:
+        """The user's own columns of some candidates, as text; without the id column."""
+        names = [name for name in column_names(self.path) if name != self.id]
+        if not names or not len(arms):
+            return [{} for _ in arms]
+        cells = text_columns(self.path, names, arms)
+        return [dict(zip(names, row, strict=True)) for row in zip(*cells, strict=True)]
+
+    def feature_columns(self) -> list[str]:
+        """Which of the user's columns hold numbers."""
+        if self.molecular:
+            return []
+        if self.features is not None:
+            return list(self.features)
+        return [name for name in column_names(self.path) if name not in (self.id, *self.categories)]
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {**self.__dict__, "path": str(self.path)}
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Source:
+        """What `plain` described."""
+        features, categories = plain["features"], tuple(plain.get("categories", ()))
+        return cls(
+            **{
+                **plain, "path": Path(plain["path"]), "features": features and tuple(features),
+                "categories": categories,
+            }
+        )  # fmt: skip

@@ -1,0 +1,136 @@
+"""From a request to settings for good: the pool is looked at, and every mistake in the request is found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from manyarms import policies
+from manyarms.campaigns.assumptions import (
+    LARGE_POOL,
+    NOISE_SHARE,
+    assumed_kernel,
+    assumed_storage,
+    most_inducing,
+)
+from manyarms.campaigns.pool_file.source import Source
+from manyarms.campaigns.settings import AUTO, Request, Settings, option_names, policy_class
+from manyarms.errors import InvalidParameterError, SettingsError, shown
+from manyarms.kernels.describe import describe
+from manyarms.learning import Prepared, prepare
+from manyarms.learning.kernel_families import Bits, Distances
+from manyarms.learning.numeric_columns import columns_of
+from manyarms.learning.prepared import from_numbers
+from manyarms.pool.pool import Pool
+from manyarms.run.eligibility import repeats_setting
+from manyarms.run.optimizer import Optimizer
+from manyarms.support.validation import count, positive
+
+GOALS = ("maximise", "minimise")
+
+
+def settle(request: Request, pool: Pool) -> Settings:
+    """The settings this request becomes on this pool; every mistake in it is found here."""
+    goal = request.goal.replace("ize", "ise")
+    if goal not in GOALS:
+        raise InvalidParameterError("goal", request.goal, "'maximise' or 'minimise'")
+    source = request.source().described(pool)
+    prepared = _prepared(request, source, pool)
+    kernel, said = (None, list(prepared.assumptions)) if prepared else _given_kernel(request, source, pool)
+    storage, more = (request.storage, []) if request.storage != AUTO else assumed_storage(pool)
+    if pool.n_arms >= LARGE_POOL:
+        more = [*more, f"sketch: at most {most_inducing(pool.n_arms)} inducing arms on a pool of this size"]
+    kind, options = _policy(request, learned=kernel is None)
+    settings = Settings(
+        source=source, goal=goal, kernel=kernel,
+        noise=_number("noise", request.noise), signal=_number("signal", request.signal),
+        mean=_mean(request.mean), policy=kind.__name__, options=options,
+        seed=count("seed", request.seed, minimum=0),
+        budget=None if request.budget is None else count("budget", request.budget),
+        repeats=repeats_setting(request.repeats),
+        max_failures=count("max_failures", request.max_failures) if request.max_failures else None,
+        storage=storage, assumptions=(*said, *more),
+        columns=_columns(prepared, source.blocks(pool.names or [])),
+    )  # fmt: skip
+    policy = settings.build_policy(None if settings.learned else NOISE_SHARE)
+    Optimizer(pool, policy, **settings.run_settings(), prepared=prepared)
+    return settings
+
+
+def _prepared(request: Request, source: Source, pool: Pool) -> Prepared | None:
+    """The pool for a learned model, None when a kernel was given; nothing of the model can be half given."""
+    if request.kernel != AUTO:
+        return None
+    for name in ("lengthscale", "smoothness", "noise", "signal", "mean"):
+        if getattr(request, name) not in (AUTO, None):
+            raise SettingsError(
+                f"{name} is learned together with the kernel: leave it out, or give a kernel as well"
+            )
+    return prepared_for(source, pool)
+
+
+def prepared_for(source: Source, pool: Pool) -> Prepared:
+    """What a learned model sees of the pool. That columns are fingerprints is known, not found out."""
+    if source.molecular:
+        return Prepared(pool, (Bits(),), (), np.asarray, ("fingerprints: Tanimoto",))
+    behind = source.blocks(pool.names or [])
+    beside_numbers = set(behind) > set(source.categories)
+    if source.categories and beside_numbers:  # alone they are one-hot blocks, which `prepare` finds
+        return from_numbers(pool, columns_of(pool), np.array(behind))
+    return prepare(pool)
+
+
+def _given_kernel(request: Request, source: Source, pool: Pool) -> tuple[dict[str, Any], list[str]]:
+    smoothness = 2.5 if request.smoothness is None else request.smoothness
+    kernel, said = assumed_kernel(pool, request.kernel, request.lengthscale, smoothness, source.molecular)
+    return describe(kernel), said
+
+
+def _columns(prepared: Prepared | None, names: Sequence[str]) -> tuple[tuple[str, float], ...]:
+    """Names and spreads, by which learned length-scales can be read; spread 0: it tells nothing apart."""
+    family = None if prepared is None else prepared.families[0]
+    if not isinstance(family, Distances):
+        return ()
+    spreads = [
+        spread if group >= 0 else 0.0 for spread, group in zip(family.spreads, family.groups, strict=True)
+    ]
+    return tuple(zip(names or [f"column {j}" for j in range(len(spreads))], spreads, strict=True))
+
+
+def _policy(request: Request, learned: bool) -> tuple[type[policies.Policy], dict[str, Any]]:
+    """The policy and its options. A learned model fills in the practical width by itself."""
+    kind = policies.BBKB if request.policy == AUTO else policy_class(request.policy)
+    usual = {"local": True} if learned and request.policy == AUTO else {}  # as `policies.default_policy`
+    width = kind.practical if request.width == AUTO and not learned else request.width
+    return kind, {"width": width, **usual, **_options(kind, request.options)}
+
+
+def _options(kind: type[policies.Policy], options: Mapping[str, Any]) -> dict[str, Any]:
+    known = option_names(kind)
+    for name in options:
+        if name not in known:
+            raise SettingsError(f"{kind.__name__} has no option {name!r}; it has {', '.join(known)}")
+    return dict(options)
+
+
+def _number(name: str, given: str | float) -> float | None:
+    return None if given == AUTO else positive(name, _parsed(name, given))
+
+
+def _mean(given: str | float) -> float | None:
+    mean = None if given == AUTO else _parsed("mean", given)
+    if mean is not None and not math.isfinite(mean):
+        raise InvalidParameterError("mean", given, "finite")
+    return mean
+
+
+def _parsed(name: str, given: Any) -> float:
+    try:
+        if isinstance(given, bool):
+            raise TypeError
+        return float(given)
+    except (TypeError, ValueError):
+        raise SettingsError(f"{name} is 'auto' or a number, not {shown(given)}") from None

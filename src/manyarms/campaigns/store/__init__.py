@@ -1,0 +1,1 @@
+"""Where a campaign is kept: its tables, transactions and statements, in SQLite or PostgreSQL."""

@@ -1,0 +1,214 @@
+"""The tables of a campaign, what the database itself forbids, and how an older one is brought up to date.
+
+The rules that must never be broken are constraints here, not only code above: a ticket is told once, an arm
+lies in the pool, a result has a value or has failed. `sequence` numbers results and given-up tickets in one
+order per campaign, so that "everything since the last ask" is a comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sqlalchemy import (
+    Boolean,
+    CheckConstraint,
+    Column,
+    ColumnElement,
+    Connection,
+    Float,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    false,
+    insert,
+    inspect,
+    select,
+    text,
+    update,
+)
+
+from manyarms.errors import DatabaseError, NewerSchemaError
+
+METADATA = MetaData()
+OPEN, TOLD, FAILED, FORGOTTEN = "open", "told", "failed", "forgotten"
+
+
+def _campaign() -> Column[Any]:
+    return Column("campaign", Integer, ForeignKey("campaigns.id"), primary_key=True)
+
+
+def _arm_exists() -> ForeignKeyConstraint:
+    return ForeignKeyConstraint(["campaign", "arm"], ["arms.campaign", "arms.arm"])
+
+
+VERSIONS = Table("manyarms_schema", METADATA, Column("version", Integer, nullable=False))
+
+CAMPAIGNS = Table(
+    "campaigns",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("settings", Text, nullable=False),  # JSON: all that never changes
+    Column("n_arms", Integer, CheckConstraint("n_arms > 0"), nullable=False),
+    Column("sequence", Integer, nullable=False, server_default="0"),  # the last one given out
+    Column("created_at", String(32), nullable=False),
+    UniqueConstraint("id", "n_arms"),  # so that the arms below can refer to the size of their pool
+)
+
+ARMS = Table(  # those that were ever asked or told: the pool itself stays in its file
+    "arms",
+    METADATA,
+    Column("campaign", Integer, primary_key=True),
+    Column("arm", Integer, primary_key=True),
+    Column("name", Text, nullable=False),  # the user's id, as text
+    Column("n_arms", Integer, nullable=False),
+    ForeignKeyConstraint(["campaign", "n_arms"], ["campaigns.id", "campaigns.n_arms"]),
+    UniqueConstraint("campaign", "name"),
+    CheckConstraint("arm >= 0 AND arm < n_arms", name="arm_in_pool"),
+)
+
+BATCHES = Table(
+    "batches",
+    METADATA,
+    _campaign(),
+    Column("number", Integer, primary_key=True),
+    Column("size", Integer, CheckConstraint("size > 0"), nullable=False),
+    Column("ended_because", Text, nullable=False),
+    Column("ratio", Float, nullable=False),
+    Column("dictionary_size", Integer, nullable=False),
+    Column("width", Float, nullable=False),
+    Column("effective_dimension", Float, nullable=False),
+    Column("best_arm", Integer),  # the model's best when the batch was asked, in the user's units
+    Column("best_mean", Float),
+    Column("best_lower", Float),
+    Column("best_upper", Float),
+    Column("seconds", Float, nullable=False),
+    Column("asked_at", String(32), nullable=False),
+)
+
+TICKETS = Table(
+    "tickets",
+    METADATA,
+    _campaign(),
+    Column("ticket", Integer, CheckConstraint("ticket >= 0"), primary_key=True),
+    Column("batch", Integer, nullable=False),
+    Column("arm", Integer, nullable=False),
+    Column("predicted", Float, nullable=False),
+    Column("predicted_std", Float, nullable=False),
+    Column("predicted_lower", Float),  # in between, 90 % of measured values are expected; NULL: not recorded
+    Column("predicted_upper", Float),
+    Column("state", String(9), nullable=False, server_default=OPEN),
+    Column("forgotten_sequence", Integer),
+    Column("worker", Text),  # who measures it, when a `run` does
+    Column("lease_until", Float),  # seconds since 1970; NULL: held until told or given up
+    ForeignKeyConstraint(["campaign", "batch"], ["batches.campaign", "batches.number"]),
+    _arm_exists(),
+    CheckConstraint("state IN ('open', 'told', 'failed', 'forgotten')", name="known_state"),
+    CheckConstraint("(state = 'forgotten') = (forgotten_sequence IS NOT NULL)", name="forgotten_when"),
+)
+
+FILES = Table(  # results files taken in, each with the rows of its longest version: a row is told once
+    "files",
+    METADATA,
+    _campaign(),
+    Column("number", Integer, primary_key=True),
+    Column("digest", String(64), nullable=False),  # see `manyarms.campaigns.results_file.file_digest`
+    Column("length", Integer, nullable=False),  # bytes
+    Column("rows", Integer, nullable=False),
+    Column("told_at", String(32), nullable=False),
+    UniqueConstraint("campaign", "digest"),
+)
+
+RESULTS = Table(
+    "results",
+    METADATA,
+    _campaign(),
+    Column("sequence", Integer, primary_key=True),
+    Column("ticket", Integer),  # NULL: a measurement nobody asked for
+    Column("arm", Integer, nullable=False),
+    Column("value", Float),
+    Column("failed", Boolean, nullable=False, server_default=false()),
+    Column("note", Text),  # why a trial failed
+    Column("told_at", String(32), nullable=False),
+    Column("file", Integer),
+    Column("row", Integer),
+    UniqueConstraint("campaign", "ticket"),
+    UniqueConstraint("campaign", "file", "row"),
+    ForeignKeyConstraint(["campaign", "ticket"], ["tickets.campaign", "tickets.ticket"]),
+    ForeignKeyConstraint(["campaign", "file"], ["files.campaign", "files.number"]),
+    _arm_exists(),
+    CheckConstraint("failed = (value IS NULL)", name="value_or_failed"),
+)
+
+STATES = Table(  # the model as the last ask left it; replaced by the next, in the same transaction
+    "states",
+    METADATA,
+    _campaign(),
+    Column("batch", Integer, nullable=False),
+    Column("sequence", Integer, nullable=False),  # results and given-up tickets up to here are in it
+    Column("data", LargeBinary, nullable=False),
+    ForeignKeyConstraint(["campaign", "batch"], ["batches.campaign", "batches.number"]),
+)
+
+
+def same_ticket() -> ColumnElement[bool]:
+    """Joins a result to the ticket it belongs to."""
+    return (TICKETS.c.campaign == RESULTS.c.campaign) & (TICKETS.c.ticket == RESULTS.c.ticket)
+
+
+Step = Callable[[Connection], None]
+
+
+def create_tables(connection: Connection) -> None:
+    """Version 1: the tables above. A table of another program that has one of our names is not taken over."""
+    taken = sorted({*inspect(connection).get_table_names()} & {*METADATA.tables})
+    if taken:
+        raise DatabaseError(f"another program keeps a table {taken[0]!r} here: use a database of its own")
+    METADATA.create_all(connection)
+
+
+def add_intervals(connection: Connection) -> None:
+    """Version 2: the interval in which a ticket's value is expected."""
+    there = {column["name"] for column in inspect(connection).get_columns(TICKETS.name)}
+    for name in ("predicted_lower", "predicted_upper"):
+        if name not in there:  # tables made by this program have them from the start
+            connection.execute(text(f"ALTER TABLE {TICKETS.name} ADD COLUMN {name} FLOAT"))
+
+
+STEPS: tuple[Step, ...] = (create_tables, add_intervals)  # STEPS[i] leads from version i to i + 1
+
+
+def version(connection: Connection) -> int:
+    """The version of the tables in this database; 0 when there are none."""
+    if not inspect(connection).has_table(VERSIONS.name):
+        return 0
+    return int(connection.execute(select(VERSIONS.c.version)).scalar_one())
+
+
+def check_version(found: int, steps: Sequence[Step] = STEPS) -> None:
+    """Refuse a database of a newer version of this package."""
+    if found > len(steps):
+        raise NewerSchemaError(
+            f"the database has schema version {found}, this version of manyarms knows {len(steps)}: "
+            "upgrade manyarms"
+        )
+
+
+def upgrade(connection: Connection, steps: Sequence[Step] = STEPS) -> None:
+    """Bring the tables up to date inside the caller's transaction: all steps, or none."""
+    found = version(connection)
+    check_version(found, steps)
+    for step in steps[found:]:
+        step(connection)
+    if found == 0:
+        VERSIONS.create(connection, checkfirst=True)
+        connection.execute(insert(VERSIONS).values(version=len(steps)))
+    elif found < len(steps):
+        connection.execute(update(VERSIONS).values(version=len(steps)))

@@ -1,0 +1,215 @@
+"""Functions drawn from the prior, g(x) = p(x)ᵀw with standard normal w, at every arm of a pool at once.
+
+S-GP-TS splits a posterior draw into a prior draw and its correction (spec §4, "Decomposed draws"). What
+the correction leaves of g is the residual e(x) = g(x) − z(x)ᵀL⁻¹g(Z), which should have the variance
+k(x, x) − ‖z(x)‖². A feature map p is never exact, and where the posterior is sure its error is no longer
+small beside that variance: eigenfunctions cut off too early leave too little, others too much. So what e
+really has, v(x), is kept up to date, and draws are completed to the right variance at every arm
+(`completed`). Which map a kernel gets is said in `prior_maps.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from manyarms.embeddings import Embedding
+from manyarms.kernels import KernelLike
+from manyarms.pool.pool import Pool
+from manyarms.posterior.state import PosteriorState
+from manyarms.support.column_store import Columns
+from manyarms.support.linalg import forward
+from manyarms.support.validation import Floats, Ints
+
+_STORED_BYTES = 1 << 31  # feature columns larger than this are computed anew for each draw
+
+
+@dataclass(frozen=True)
+class PriorDraw:
+    """One or more functions g: weights of the features (M × n), and the key of each one's own noise."""
+
+    weights: Floats
+    keys: NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Residual:
+    """What the correction at inducing arms Z does to the prior: C = L⁻¹p(Z), and v(x) = ‖p(x) − Cᵀz(x)‖²."""
+
+    inducing: Ints
+    correction: Floats  # C, m × M
+    variance: Floats  # v, one per arm
+
+
+class Prior:
+    """Prior draws over a pool. The feature columns are stored when there is room for them, or always."""
+
+    def __init__(
+        self, pool: Pool, kernel: KernelLike, features: Embedding, storage: DTypeLike, stored: bool = False
+    ) -> None:
+        self.pool, self.kernel, self.features = pool, kernel, features
+        self._storage = np.dtype(storage)
+        self._columns = self._filled_columns(stored)
+        self._names: NDArray[np.uint64] | None = None
+        self._kept = Residual(np.empty(0, dtype=np.int64), np.empty((0, self.width)), self._squares())
+
+    @property
+    def width(self) -> int:
+        """M, the number of features."""
+        return self.features.width
+
+    def extended(self, pool: Pool) -> Prior:
+        """The same functions on a pool with more arms."""
+        return Prior(pool, self.kernel, self.features, self._storage)
+
+    def draw(self, rng: np.random.Generator) -> PriorDraw:
+        """One function."""
+        weights = rng.standard_normal(self.width)[:, None]
+        return PriorDraw(weights, rng.integers(2**63, size=1).astype(np.uint64))
+
+    def forms(self, vectors: Floats) -> Floats:
+        """vᵀp(x) of every arm for each column v of an M × r matrix: r × A."""
+        values = np.empty((vectors.shape[1], self.pool.n_arms))
+        for where, block in self.pool.blocks(bytes_per_arm=8 * (2 * self.width + 2 * len(values))):
+            if self._columns is None:
+                values[:, where] = (self.features.matrix(block) @ vectors).T
+            else:
+                values[:, where] = self._columns.product(vectors, where)
+        return values
+
+    def rows(self, arms: Ints) -> Floats:
+        """p(x) of some arms."""
+        if self._columns is None:
+            return self.features.matrix(self.pool.take(arms))
+        return self._columns.rows(arms, self.width)
+
+    # ------------------------------------------------------------------ the residual
+
+    def residual(self, state: PosteriorState, keep: bool) -> Residual:
+        """C and v for a posterior's inducing arms.
+
+        One appended arm after the other, each a pass over the columns of z and p, so that the result does
+        not depend on when it is asked for; from nothing after the sketch was. `keep` remembers it.
+        """
+        now, known = self._kept, len(self._kept.inducing)
+        if not np.array_equal(state.inducing[:known], now.inducing):
+            now = self._from_nothing(state)
+        for place in range(len(now.inducing), len(state.inducing)):
+            now = self._appended(now, state, place)
+        if keep:
+            self._kept = now
+        return now
+
+    def _appended(self, now: Residual, state: PosteriorState, place: int) -> Residual:
+        """With the column z_new of one arm s more.
+
+        c = (p(s) − Cᵀz(s)) / z_new(s), and v(x) falls by 2 z_new(x) qᵀc − z_new(x)²‖c‖², q = p(x) − Cᵀz(x).
+        """
+        arm = state.inducing[place]
+        row = state.columns.rows(arm, place + 1)
+        c = (self.rows(np.array([arm]))[0] - now.correction.T @ row[:place]) / row[place]
+        new = state.columns.column(place)
+        along = self.forms(c[:, None])[0]
+        if place:
+            along = along - state.forms((now.correction @ c)[:, None])[0]
+        variance = np.maximum(now.variance - 2 * new * along + new * new * (c @ c), 0.0)
+        return Residual(state.inducing[: place + 1], np.vstack([now.correction, c]), variance)
+
+    def _from_nothing(self, state: PosteriorState) -> Residual:
+        factor = np.tril(state.columns.rows(state.inducing, state.width))
+        correction = forward(factor, self.rows(state.inducing))
+        variance = np.empty(self.pool.n_arms)
+        for where, block in self.pool.blocks(bytes_per_arm=24 * self.width):
+            arms = np.arange(where.start, where.stop)
+            P = self.features.matrix(block) if self._columns is None else self.rows(arms)
+            Q = P - state.columns.rows(arms, state.width) @ correction
+            variance[where] = np.einsum("ij,ij->i", Q, Q)
+        return Residual(state.inducing, correction, variance)
+
+    def snapshot(self) -> dict[str, Any]:
+        """What the next draw reads and cannot compute again bit for bit."""
+        kept = self._kept
+        return {"inducing": kept.inducing, "correction": kept.correction, "variance": kept.variance}
+
+    def restore(self, arrays: Mapping[str, Any]) -> None:
+        """Take back a snapshot of a prior on the same pool."""
+        self._kept = Residual(arrays["inducing"], arrays["correction"], arrays["variance"])
+
+    # ------------------------------------------------------------------ noise that belongs to a point
+
+    def noise(self, key: np.uint64) -> Floats:
+        """Independent standard normal numbers, one per arm; equal arms have equal ones."""
+        if self._names is None:
+            blocks = self.pool.blocks(bytes_per_arm=64)
+            self._names = np.concatenate([row_names(block) for _, block in blocks])
+        return keyed_normals(self._names, key)
+
+    def noise_at(self, points: Any, key: np.uint64) -> Floats:
+        """The same numbers at the features of arms, and others elsewhere."""
+        return keyed_normals(row_names(np.asarray(points).astype(self.pool.features.dtype)), key)
+
+    # ------------------------------------------------------------------ inside
+
+    def _filled_columns(self, stored: bool) -> Columns | None:
+        if not stored and self.pool.n_arms * self.width * self._storage.itemsize > _STORED_BYTES:
+            return None
+        columns = Columns(self.pool.n_arms, self._storage, self.width)
+        for where, block in self.pool.blocks(bytes_per_arm=16 * self.width):
+            columns.write(where, 0, self.features.matrix(block))
+        return columns
+
+    def _squares(self) -> Floats:
+        """‖p(x)‖² of every arm."""
+        parts = []
+        for _, block in self.pool.blocks(bytes_per_arm=16 * self.width):
+            P = self.features.matrix(block)
+            parts.append(np.einsum("ij,ij->i", P, P))
+        return np.concatenate(parts)
+
+
+def joined(draws: list[PriorDraw]) -> PriorDraw:
+    """Several draws as one."""
+    return PriorDraw(
+        np.hstack([draw.weights for draw in draws]), np.concatenate([draw.keys for draw in draws])
+    )
+
+
+def completed(residual: Floats, has: Floats, should: Floats, noise: Floats) -> Floats:
+    """e(x) of variance `has` brought to the variance it should have.
+
+    Too much is scaled down; what is missing is drawn as noise that belongs to the point.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scale = np.where(has > should, np.sqrt(should / has), 1.0)
+    return np.asarray(scale * residual + np.sqrt(np.maximum(should - has, 0.0)) * noise)
+
+
+def row_names(points: Any) -> NDArray[np.uint64]:
+    """A number for each row, made from its contents: equal rows have equal names."""
+    array = np.asarray(points)
+    if array.dtype == object:
+        rows = [repr(row).encode() for row in array.tolist()]
+    else:
+        rows = [row.tobytes() for row in np.ascontiguousarray(array)]
+    digests = [hashlib.blake2b(row, digest_size=8).digest() for row in rows]
+    return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
+
+
+def keyed_normals(names: NDArray[np.uint64], key: np.uint64) -> Floats:
+    """Standard normal numbers that depend on (name, key) alone: the same point gets the same noise."""
+    first, second = (_mixed(names ^ _mixed(np.array([key + np.uint64(turn)]))) for turn in (0, 1))
+    uniform, angle = ((bits >> np.uint64(11)).astype(np.float64) * 2.0**-53 for bits in (first, second))
+    return np.asarray(np.sqrt(-2.0 * np.log1p(-uniform)) * np.cos(2.0 * np.pi * angle))
+
+
+def _mixed(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finaliser of splitmix64 (Steele et al. 2014): neighbouring inputs give unrelated outputs."""
+    bits = bits + np.uint64(0x9E3779B97F4A7C15)
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(bits ^ (bits >> np.uint64(31)))

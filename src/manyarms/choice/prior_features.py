@@ -1,0 +1,145 @@
+"""Which feature map a kernel's prior is drawn through.
+
+| map | for | features |
+|---|---|---|
+| linear | the linear kernel | its own, exact |
+| eigenfunctions | RBF and Matérn on the box of the pool | the M of largest weight (Hilbert space) |
+| fourier | RBF and Matérn in any number of features | M/2 random frequencies, error about √(2/M) |
+| landmarks | any kernel | Nyström on M/4 random arms |
+| joint | any kernel | Nyström on all arms: the exact joint draw; O(A³) once |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from manyarms.choice.prior_draws import Prior
+from manyarms.embeddings import Embedding, Nystrom
+from manyarms.embeddings.accuracy import kernel_error
+from manyarms.embeddings.eigenfunctions import Eigenfunctions, HilbertSpaceFeatures
+from manyarms.embeddings.fourier import RandomFourierFeatures
+from manyarms.embeddings.linear import LinearFeatures
+from manyarms.embeddings.nystrom import SPAN_TOLERANCE, covariances, independent_subset
+from manyarms.errors import InvalidParameterError, PoolTooLargeError, UnsuitableKernelError
+from manyarms.kernels import KernelLike
+from manyarms.kernels.spectral import spectrum_of
+from manyarms.pool.pool import Pool
+from manyarms.support.validation import Floats, Ints, count
+
+MOST_JOINT_ARMS = 20_000  # their covariance takes 3.2 GB
+_GOOD_ERROR = 0.01  # of the prior variance
+_LANDMARK_COST = 4  # a landmark costs O(M) per arm where other features cost O(d), and says more
+_NO_WEIGHT = 1e-16  # of the largest
+_MOST_BOX_FEATURES = 8  # in more, any affordable number of eigenfunctions is too few
+_PROBES = 300
+
+
+def prior_over(
+    pool: Pool, kernel: KernelLike, size: int, rng: np.random.Generator, kind: str, storage: DTypeLike
+) -> Prior:
+    """Prior draws over a pool with `size` (M) features.
+
+    "auto" takes the first map in the order of the table that is within 1 % of the kernel on a sample of
+    arms; where none is, the one with the smallest error.
+    """
+    if kind not in KINDS:
+        raise InvalidParameterError("prior", kind, f"one of {', '.join(KINDS)}")
+    count("size", size)
+    if kind == "auto":
+        kind, features = _most_accurate(pool, kernel, size, rng)
+    else:
+        features = _MAPS[kind](pool, kernel, size, rng)
+    return Prior(pool, kernel, features, storage, stored=kind == "joint")
+
+
+def eigenfunctions_over(pool: Pool, kernel: KernelLike, size: int) -> Eigenfunctions:
+    """The `size` leading eigenfunctions on the box of the pool, its margin fitted to the pool's arms.
+
+    Fewer, where the weights fall so fast that the last ones are nothing beside the first: they would add
+    no digit to k, and numbers that small make every pass over them slow.
+    """
+    spectrum_of(kernel, pool.n_features, "eigenfunctions")  # a kernel that has none is refused first
+    lower, upper = _box(pool)
+    features = HilbertSpaceFeatures(kernel, size, lower, upper, points=_spread_sample(pool))
+    return features.leading(int(np.count_nonzero(features.weights > _NO_WEIGHT * features.weights[0])))
+
+
+def _most_accurate(
+    pool: Pool, kernel: KernelLike, size: int, rng: np.random.Generator
+) -> tuple[str, Embedding]:
+    sample, tried = _spread_sample(pool), []
+    good = _GOOD_ERROR * float(np.max(kernel.diag(sample)))
+    for kind in ("linear", "eigenfunctions", "fourier", "landmarks"):
+        if kind == "eigenfunctions" and pool.n_features > _MOST_BOX_FEATURES:
+            continue
+        try:
+            features = _MAPS[kind](pool, kernel, size, rng)
+        except UnsuitableKernelError:
+            continue
+        error = kernel_error(features, kernel, sample)
+        if error <= good:
+            return kind, features
+        tried.append((error, kind, features))
+    return min(tried, key=lambda entry: entry[0])[1:]
+
+
+def _eigenfunctions(pool: Pool, kernel: KernelLike, size: int, rng: np.random.Generator) -> Embedding:
+    return eigenfunctions_over(pool, kernel, size)
+
+
+def _fourier(pool: Pool, kernel: KernelLike, size: int, rng: np.random.Generator) -> Embedding:
+    return RandomFourierFeatures(kernel, max(1, size // 2), rng, pool.n_features)
+
+
+def _linear(pool: Pool, kernel: KernelLike, size: int, rng: np.random.Generator) -> Embedding:
+    return LinearFeatures(kernel, pool.n_features)
+
+
+def _landmarks(pool: Pool, kernel: KernelLike, size: int, rng: np.random.Generator) -> Embedding:
+    size = max(1, size // _LANDMARK_COST)
+    if pool.n_arms <= size:
+        return _nystrom(pool, kernel, np.arange(pool.n_arms))
+    return _nystrom(pool, kernel, np.sort(rng.choice(pool.n_arms, size=size, replace=False)))
+
+
+def _joint(pool: Pool, kernel: KernelLike, size: int, rng: np.random.Generator) -> Embedding:
+    if pool.n_arms > MOST_JOINT_ARMS:
+        raise PoolTooLargeError(
+            f"an exact joint draw over {pool.n_arms} arms needs their whole covariance; at most "
+            f"{MOST_JOINT_ARMS} arms are taken: use SGPTS, which draws from a sparse posterior"
+        )
+    return _nystrom(pool, kernel, np.arange(pool.n_arms))
+
+
+_MAPS: dict[str, Callable[[Pool, KernelLike, int, np.random.Generator], Embedding]] = {
+    "linear": _linear,
+    "eigenfunctions": _eigenfunctions,
+    "fourier": _fourier,
+    "landmarks": _landmarks,
+    "joint": _joint,
+}
+KINDS = ("auto", *_MAPS)
+
+
+def _nystrom(pool: Pool, kernel: KernelLike, arms: Ints) -> Nystrom:
+    points = pool.take(arms)
+    gram, prior = covariances(kernel, points, points), np.asarray(kernel.diag(points), dtype=np.float64)
+    chosen, factor = independent_subset(gram, prior, SPAN_TOLERANCE[np.dtype(np.float64)])
+    return Nystrom(kernel, points[chosen], factor)
+
+
+def _box(pool: Pool) -> tuple[Floats, Floats]:
+    """The smallest and largest value of each feature."""
+    lower, upper = np.full(pool.n_features, np.inf), np.full(pool.n_features, -np.inf)
+    for _, block in pool.blocks(bytes_per_arm=8):
+        rows = block.reshape(len(block), -1)
+        lower, upper = np.minimum(lower, rows.min(axis=0)), np.maximum(upper, rows.max(axis=0))
+    return lower, upper
+
+
+def _spread_sample(pool: Pool) -> Floats:
+    """Some arms, evenly through the pool."""
+    return pool.take(np.unique(np.linspace(0, pool.n_arms - 1, _PROBES).astype(np.int64)))

@@ -1,0 +1,123 @@
+"""Thompson draws: whole functions from the sparse posterior, each a prior draw plus its correction.
+
+With inducing arms Z, L Lᵀ = K_ZZ and z(x) = L⁻¹k_Z(x), rule (6) of S-GP-TS in the corrected form of
+spec §4 reads, after L is multiplied out (S_u = τ L V⁻¹ Lᵀ, m_u = L V⁻¹ b),
+
+    f̃(x) = z(x)ᵀθ + α e(x),     θ = V⁻¹b + α √τ V^{−½} ε,     e(x) = g(x) − z(x)ᵀL⁻¹g(Z),    ε ~ N(0, I).
+
+Its mean is μ̃. The first term has the covariance α²τ z(x)ᵀV⁻¹z(y), and the residual e what z does not
+explain, α²(k(x, y) − z(x)ᵀz(y)). Rule (7), inducing features, has no points to correct g at: g then holds
+only the eigenfunctions *behind* the m in z, the others' weights being drawn from the posterior; random
+features are the case without any e. So one formula serves all, and a draw over the pool costs one pass
+over the columns of z and of the prior.
+
+g comes through finitely many features, so e has not quite the right variance. It is brought to it, arm by
+arm (`priors.completed`): every marginal is exact, whatever the features; only covariances depend on them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from manyarms.choice.prior_draws import Prior, PriorDraw, Residual, completed, joined
+from manyarms.embeddings import Embedding
+from manyarms.posterior.posterior import Posterior
+from manyarms.posterior.state import PosteriorState
+from manyarms.support.validation import Floats, count
+
+
+@dataclass(frozen=True)
+class ResidualDraws:
+    """The functions e: a prior draw, and what the correction at the inducing arms does to it."""
+
+    prior: Prior
+    draw: PriorDraw
+    residual: Residual
+
+    def on_pool(self, state: PosteriorState) -> Floats:
+        """e of every arm, n × A."""
+        values = self.prior.forms(self.draw.weights)
+        if len(self.residual.inducing):
+            values -= state.forms(self.residual.correction @ self.draw.weights)
+        should = state.pool_values.residual
+        for row, key in zip(values, self.draw.keys, strict=True):
+            row[:] = completed(row, self.residual.variance, should, self.prior.noise(key))
+        return values
+
+    def at(self, points: Any, Z: Floats) -> Floats:
+        """e at any points, whose z is Z; at an arm's features the same as in `on_pool`."""
+        Q = self.prior.features.matrix(points)
+        if len(self.residual.inducing):
+            Q = Q - Z @ self.residual.correction
+        has, explained = np.einsum("ij,ij->i", Q, Q), np.einsum("ij,ij->i", Z, Z)
+        should = np.maximum(np.asarray(self.prior.kernel.diag(points)) - explained, 0.0)
+        values = (Q @ self.draw.weights).T
+        rows = [
+            completed(row, has, should, self.prior.noise_at(points, key))
+            for row, key in zip(values, self.draw.keys, strict=True)
+        ]
+        return np.array(rows)
+
+
+@dataclass(frozen=True)
+class Draws:
+    """n functions drawn from a posterior. `values` holds them on the pool (n × A); call them anywhere."""
+
+    values: Floats
+    scale: float  # α
+    weights: Floats  # θ, m × n
+    embedding: Embedding
+    residuals: ResidualDraws | None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __call__(self, points: Any) -> Floats:
+        """The functions at any points, n × points: arms of the pool or others."""
+        Z = self.embedding.matrix(points)
+        values = np.asarray((Z @ self.weights).T)
+        return values if self.residuals is None else values + self.scale * self.residuals.at(points, Z)
+
+
+def draw_functions(
+    posterior: Posterior,
+    prior: Prior | None,
+    scale: float,
+    n: int,
+    rng: np.random.Generator,
+    state: PosteriorState | None = None,
+) -> Draws:
+    """n independent draws, their standard deviations `scale` (α) times the posterior's.
+
+    Each draw takes its random numbers one after the other from `rng`, so n draws are n times one draw.
+    `state` is one that the posterior could go to; without it, the present one.
+    """
+    count("n", n)
+    embedding = posterior.embedding(state)
+    present, state = state is None, posterior.state if state is None else state
+    noise, prior_draws = np.empty((state.width, n)), []
+    for i in range(n):
+        if prior is not None:
+            prior_draws.append(prior.draw(rng))
+        noise[:, i] = rng.standard_normal(state.width)
+    spread = math.sqrt(state.ridge) * (state.weights.precision.root() @ noise)
+    weights = state.weights.vector[:, None] + scale * spread
+    values = state.forms(weights)
+    if prior is None:
+        return Draws(values, scale, weights, embedding, None)
+    residuals = ResidualDraws(prior, joined(prior_draws), prior.residual(state, keep=present))
+    return Draws(values + scale * residuals.on_pool(state), scale, weights, embedding, residuals)
+
+
+def draws_in_turn(
+    posterior: Posterior, prior: Prior | None, scale: float, n: int, rng: np.random.Generator
+) -> Iterator[Floats]:
+    """The same n functions on the pool, one row after the other, as many at once as memory allows."""
+    together = max(1, posterior.pool.max_memory // (32 * posterior.pool.n_arms))
+    for start in range(0, n, together):
+        yield from draw_functions(posterior, prior, scale, min(together, n - start), rng).values

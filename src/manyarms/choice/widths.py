@@ -1,0 +1,234 @@
+"""Confidence widths β: how many σ̃ above the mean an arm may still be (spec §3).
+
+Every width is one function of what has been seen (`Evidence`) and of what is assumed (`Assumptions`),
+with the theorem it comes from. All of them multiply σ̃ on the ridge-leverage scale; a width given as a
+number counts posterior standard deviations in reward units, √λ σ̃.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from manyarms.errors import InvalidParameterError
+from manyarms.support.validation import at_least_one, non_negative, positive, probability
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """What a width takes for granted.
+
+    ridge λ, noise_std ξ (sub-Gaussian size of the noise), norm_bound F ≥ ‖f‖, delta δ (failure
+    probability), epsilon ε (accuracy of the dictionary), batch_ratio C̃ (1 when feedback is immediate).
+    """
+
+    ridge: float
+    noise_std: float
+    norm_bound: float
+    delta: float
+    epsilon: float = 0.5
+    batch_ratio: float = 1.0
+
+    def __post_init__(self) -> None:
+        positive("ridge", self.ridge)
+        non_negative("noise_std", self.noise_std)
+        positive("norm_bound", self.norm_bound)
+        probability("delta", self.delta)
+        probability("epsilon", self.epsilon)
+        at_least_one("batch_ratio", self.batch_ratio)
+
+    @property
+    def log_risk(self) -> float:
+        """log(1/δ)."""
+        return math.log(1.0 / self.delta)
+
+    @property
+    def bias(self) -> float:
+        """√λ F, the regulariser's share of the error."""
+        return math.sqrt(self.ridge) * self.norm_bound
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the run has seen up to the last feedback, as far as a width needs it."""
+
+    pulls: int  # t
+    effective_dimension: float  # Σ n_i σ̃²(x_i)
+    log_det: float  # log det(K/λ + I)
+    prior_variance: float  # κ²
+    triple_log_sum: float = 0.0  # Σ_s log(1 + 3σ̃²_{fb[s−1]}(x_s)), the first term with the prior k/λ
+    log_sum: float = 0.0  # Σ_s log(1 + σ̃²_{fb[s−1]}(x_s)) without the initial arm (authors' code)
+    escaped: float = 0.0  # ρ, what frequent directions have lost of V
+
+
+Width = Callable[[Evidence, Assumptions], float]
+
+
+def exact(seen: Evidence, given: Assumptions) -> float:
+    """√λF + ξ√(log det(K/λ+I) + 2 log(1/δ)): Abbasi-Yadkori et al. 2011 Theorem 2, with √C̃ in a batch.
+
+    The seeds print (BKB (7), Prop. 11) the square root of the determinant's logarithm without its ½;
+    this is the sharp form.
+    """
+    noise = given.noise_std * math.sqrt(seen.log_det + 2 * given.log_risk)
+    return math.sqrt(given.batch_ratio) * (given.bias + noise)
+
+
+def exact_printed(seen: Evidence, given: Assumptions) -> float:
+    """The form printed in BKB (7): ξ√(2 (log det(K/λ+I) + log(1/δ))) + √λF, with √C̃ in a batch."""
+    noise = given.noise_std * math.sqrt(2 * (seen.log_det + given.log_risk))
+    return math.sqrt(given.batch_ratio) * (given.bias + noise)
+
+
+def _bkb(seen: Evidence, given: Assumptions, log_factor: float) -> float:
+    alpha = (1 + given.epsilon) / (1 - given.epsilon)
+    explored = alpha * log_factor * seen.effective_dimension
+    bias = (1 + 1 / math.sqrt(1 - given.epsilon)) * given.bias
+    return 2 * given.noise_std * math.sqrt(explored + given.log_risk) + bias
+
+
+def bkb(seen: Evidence, given: Assumptions) -> float:
+    """BKB Theorem 2: 2ξ√(α L Σ n_i σ̃²(x_i) + log(1/δ)) + (1 + 1/√(1−ε)) √λF.
+
+    L = (1 + log(κ²t/λ + 1))/2 as in its proof; the printed log(κ²t) is zero at t = 1.
+    """
+    return _bkb(seen, given, (1 + math.log(seen.prior_variance * seen.pulls / given.ridge + 1)) / 2)
+
+
+def bkb_printed(seen: Evidence, given: Assumptions) -> float:
+    """BKB Theorem 2 with L = log(κ²t), as printed."""
+    return _bkb(seen, given, max(0.0, math.log(seen.prior_variance * max(seen.pulls, 1))))
+
+
+def bkb_slides(seen: Evidence, given: Assumptions) -> float:
+    """The BKB slides: 2ξ√(log t · Σ n_i σ̃² + log(1/δ)) + 3√λF."""
+    explored = math.log(max(seen.pulls, 1)) * seen.effective_dimension
+    return 2 * given.noise_std * math.sqrt(explored + given.log_risk) + 3 * given.bias
+
+
+def _bbkb(seen: Evidence, given: Assumptions) -> float:
+    noise = 2 * given.noise_std * math.sqrt(seen.triple_log_sum + given.log_risk)
+    return noise + (1 + math.sqrt(2)) * given.bias
+
+
+def bbkb(seen: Evidence, given: Assumptions) -> float:
+    """BBKB Theorem 2, times √C̃, which is what Lemma 4 gives for variances.
+
+    2ξ√(Σ_{s≤fb} log(1 + 3σ̃²_{fb[s−1]}(x_s)) + log(1/δ)) + (1+√2)√λF.
+    """
+    return math.sqrt(given.batch_ratio) * _bbkb(seen, given)
+
+
+def bbkb_printed(seen: Evidence, given: Assumptions) -> float:
+    """BBKB Theorem 2 with the factor C̃ as printed."""
+    return given.batch_ratio * _bbkb(seen, given)
+
+
+def authors_bkb(seen: Evidence, given: Assumptions) -> float:
+    """The BKB authors' script: √λF + ξ√(log t · Σ n_i σ̃² + log(1/δ))."""
+    explored = math.log(max(seen.pulls, 1)) * seen.effective_dimension
+    return given.bias + given.noise_std * math.sqrt(explored + given.log_risk)
+
+
+def authors_bbkb(seen: Evidence, given: Assumptions) -> float:
+    """The BKB authors' script for batches: √λF + ξ√(C̃ Σ log(1 + σ̃²_fb(x_s)) + log(1/δ))."""
+    return given.bias + given.noise_std * math.sqrt(given.batch_ratio * seen.log_sum + given.log_risk)
+
+
+def soful(seen: Evidence, given: Assumptions) -> float:
+    """SOFUL: ξ√(1+ρ/λ)·√(log det((BᵀB+ρI)/λ + I) + 2 log(1/δ)) + (1+ρ/λ)√λF.
+
+    Kuzborskij et al. 2019, Theorem 3 with the determinant itself in place of its bound. It is `exact` when
+    nothing has escaped, and useless when much has.
+    """
+    growth = 1 + seen.escaped / given.ridge
+    noise = given.noise_std * math.sqrt(seen.log_det + 2 * given.log_risk)
+    return math.sqrt(growth) * noise + growth * given.bias
+
+
+def thompson_scale(
+    t: int, log_det: float, given: Assumptions, kappa: float | None = None, printed: bool = False
+) -> float:
+    """α_t of S-GP-TS Theorem 1: 1 + a(B + (R/√τ)√(log det(I+K/τ) + 2 log t²) + c), on √(λσ̃²).
+
+    a = 1/√(1−√(3κ_t)) and c = √κ_t measure the sparse approximation's error κ_t; where it is unknown or
+    at least 1/3 (and for the exact posterior) a = 1, c = 0. `printed` replaces the determinant by the
+    published R√(2 log(t²)/τ), which needs points chosen independently of the noise.
+    """
+    a, c = 1.0, 0.0
+    if kappa is not None and 0 <= kappa < 1 / 3:
+        a, c = 1 / math.sqrt(1 - math.sqrt(3 * kappa)), math.sqrt(kappa)
+    log_t = 2 * math.log(max(t, 1) ** 2)
+    explored = log_t if printed else log_det + log_t
+    noise = given.noise_std / math.sqrt(given.ridge) * math.sqrt(explored)
+    return 1 + a * (given.norm_bound + noise + c)
+
+
+def thompson(seen: Evidence, given: Assumptions) -> float:
+    """α_t of S-GP-TS on the scale of σ̃, the error of the sketch taken as unknown (a = 1, c = 0)."""
+    return math.sqrt(given.ridge) * thompson_scale(seen.pulls, seen.log_det, given)
+
+
+def thompson_printed(seen: Evidence, given: Assumptions) -> float:
+    """α_t as printed, on the scale of σ̃."""
+    return math.sqrt(given.ridge) * thompson_scale(seen.pulls, seen.log_det, given, printed=True)
+
+
+WIDTHS: dict[str, Width] = {
+    "exact": exact,
+    "exact-printed": exact_printed,
+    "bkb": bkb,
+    "bkb-printed": bkb_printed,
+    "bkb-slides": bkb_slides,
+    "bbkb": bbkb,
+    "bbkb-printed": bbkb_printed,
+    "authors-bkb": authors_bkb,
+    "authors-bbkb": authors_bbkb,
+    "soful": soful,
+    "thompson": thompson,
+    "thompson-printed": thompson_printed,
+}
+
+
+@dataclass(frozen=True)
+class FixedWidth:
+    """A number of posterior standard deviations √λ σ̃: what practitioners use (DUETS' grid is 0.2 … 5)."""
+
+    value: float
+
+    def __call__(self, seen: Evidence, given: Assumptions) -> float:
+        """The same at every step; √λ takes it to the scale of σ̃."""
+        return self.value * math.sqrt(given.ridge)
+
+
+def width_named(width: str | float, aliases: dict[str, str] | None = None) -> Width:
+    """A width by name or number. `aliases` lets a policy say which form a short name means for it."""
+    if isinstance(width, str):
+        name = (aliases or {}).get(width, width)
+        if name not in WIDTHS:
+            known = ", ".join(sorted({*WIDTHS, *(aliases or {})}))
+            raise InvalidParameterError("width", width, f"a number or one of {known}")
+        return WIDTHS[name]
+    return FixedWidth(non_negative("width", width))
+
+
+def surprise(t: int, width: float, std: float, given: Assumptions) -> float:
+    """How far a reward may lie from the mean before F must be too small: βσ̃ + ξ√(2 log(2t²/δ)).
+
+    Guess-and-double for an unknown norm bound; without the noise term F would explode (spec §3).
+    """
+    return width * std + given.noise_std * math.sqrt(2 * math.log(2 * max(t, 1) ** 2 / given.delta))
+
+
+# ------------------------------------------------------------------ agents
+
+
+def duets_printed(given: Assumptions) -> float:
+    """DUETS Lemma 3.3 as printed: B + R√((2/λ) log(2/δ')), on √(λσ̃²); `given.delta` is δ'."""
+    return given.norm_bound + given.noise_std * math.sqrt(2 / given.ridge * math.log(2 / given.delta))
+
+
+def duets_proved(given: Assumptions) -> float:
+    """What the proof gives with the sparse mean: (1+√2)B + R√((2/λ) log(2/δ'))."""
+    return duets_printed(given) + math.sqrt(2) * given.norm_bound

@@ -1,0 +1,265 @@
+"""The pool: all candidates, each known by an integer index and by the user's own id."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from manyarms.errors import (
+    DuplicateIdError,
+    EmptyPoolError,
+    InvalidFeaturesError,
+    InvalidIdError,
+    TableError,
+    UnknownArmError,
+    shown,
+)
+from manyarms.pool.arrays import as_features, as_objects, row_blocks
+from manyarms.pool.frames import from_frame, is_frame
+from manyarms.pool.tables import read_table
+from manyarms.support.validation import arm_index, arm_indices, count, inexact_integer, is_missing
+
+DEFAULT_MAX_MEMORY = 512 * 2**20
+_MAX_BLOCK_ROWS = 1 << 16
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+>")  # in a repr that says where an object is, not what
+
+
+class Pool:
+    """A fixed set of arms.
+
+    `features` may be a matrix (float32, float64, integers, memory-mapped), a matrix of packed bits
+    (uint8) or booleans, a pandas or polars frame (of numbers and categorical columns), a list of strings,
+    or any sequence of objects that the kernel understands. The array is kept, not copied: do not change it
+    afterwards. Equal rows are allowed; arms are told apart by index. (Booleans serve every kernel; Tanimoto
+    is fastest on bits packed beforehand with `numpy.packbits(bits, axis=1)`.)
+
+    `ids` are the user's unique names of the arms (for a frame also the name of a column); by default
+    an arm's id is its index. `max_memory` bounds, in bytes, the temporary arrays of any pass over the
+    pool, which is why passes go block by block.
+    """
+
+    def __init__(
+        self,
+        features: Any,
+        ids: Sequence[Hashable] | NDArray[Any] | str | None = None,
+        *,
+        names: Sequence[str] | None = None,
+        max_memory: int = DEFAULT_MAX_MEMORY,
+    ) -> None:
+        if is_frame(features):
+            features, column_ids, names = from_frame(features, ids if isinstance(ids, str) else None)
+            ids = column_ids if isinstance(ids, str) else ids
+        self.features: NDArray[Any] = as_features(features, names)
+        self.max_memory = count("max_memory", max_memory, minimum=2**16)
+        self.names = None if names is None else _checked_names(names, self.n_features)
+        self._ids = None if ids is None else _checked_ids(ids, len(self.features))
+
+    @classmethod
+    def read(
+        cls,
+        path: str | Path,
+        id: str | None = None,
+        features: Sequence[str] | str | None = None,
+        *,
+        max_memory: int = DEFAULT_MAX_MEMORY,
+    ) -> Pool:
+        """A pool from a CSV, TSV, Parquet, npy or npz file; see `manyarms.pool.tables.read_table`."""
+        table = read_table(path, id=id, features=features)
+        try:
+            return cls(table.features, table.ids, names=table.names, max_memory=max_memory)
+        except (InvalidFeaturesError, EmptyPoolError) as problem:
+            raise TableError(f"{path}: {problem}") from None
+        except InvalidIdError as problem:
+            raise type(problem)(f"{path}: {problem}") from None
+
+    @property
+    def n_arms(self) -> int:
+        """How many candidates there are."""
+        return len(self.features)
+
+    @property
+    def n_features(self) -> int:
+        """Length of a feature row; 1 for strings and objects."""
+        return int(self.features.shape[1]) if self.features.ndim > 1 else 1
+
+    def __len__(self) -> int:
+        return self.n_arms
+
+    def __repr__(self) -> str:
+        return f"Pool({self.n_arms} arms, features {self.features.dtype} {self.features.shape})"
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether the user named the arms."""
+        return self._ids is not None
+
+    @property
+    def ids(self) -> list[Any]:
+        """Every arm's id, in order of index."""
+        return list(range(self.n_arms)) if self._ids is None else list(self._ids)
+
+    def id_of(self, arm: int) -> Any:
+        """The id of one arm."""
+        arm = arm_index(arm, self.n_arms)
+        return arm if self._ids is None else self._ids[arm]
+
+    def ids_of(self, arms: ArrayLike) -> list[Any]:
+        """The ids of several arms."""
+        indices = arm_indices(arms, self.n_arms).tolist()
+        return indices if self._ids is None else [self._ids[i] for i in indices]
+
+    def index_of(self, id: Hashable) -> int:
+        """The index of the arm with this id."""
+        try:
+            if isinstance(id, bool | np.bool_):  # True == 1, but nobody means arm 1 by it
+                raise KeyError
+            return arm_index(id, self.n_arms) if self._ids is None else self._index[id]
+        except (KeyError, TypeError, ValueError, UnknownArmError):
+            raise UnknownArmError(f"no arm has the id {shown(id)}") from None
+
+    @cached_property
+    def _index(self) -> dict[Hashable, int]:
+        return {id: arm for arm, id in enumerate(self.ids)}
+
+    def take(self, arms: ArrayLike) -> NDArray[Any]:
+        """The features of some arms, as a new array."""
+        return np.asarray(self.features[arm_indices(arms, self.n_arms)])
+
+    def blocks(self, bytes_per_arm: int, first: int = 0) -> Iterator[tuple[slice, NDArray[Any]]]:
+        """Walk over the pool from arm `first` on, in slices whose temporaries fit `max_memory`.
+
+        An arm takes `bytes_per_arm` and, in a kernel that scales them, two copies of its features.
+        """
+        bytes_per_arm += 16 * self.n_features
+        rows = max(1, min(_MAX_BLOCK_ROWS, self.max_memory // bytes_per_arm))
+        for start, block in row_blocks(self.features[first:], rows):
+            yield slice(first + start, first + start + len(block)), block
+
+    def first(self, n_arms: int) -> Pool:
+        """A pool of the first arms alone."""
+        ids = None if self._ids is None else self._ids[:n_arms]
+        return Pool(self.features[:n_arms], ids, names=self.names, max_memory=self.max_memory)
+
+    def extended(self, features: Any, ids: Sequence[Hashable] | NDArray[Any] | str | None = None) -> Pool:
+        """A new pool with more arms behind the present ones; indices so far keep their meaning."""
+        if is_frame(features):
+            features, column_ids, names = from_frame(features, ids if isinstance(ids, str) else None)
+            ids = column_ids if isinstance(ids, str) else ids
+            if self.names is not None and names != self.names:
+                raise InvalidFeaturesError(
+                    f"new arms have columns {shown(names)}, the pool {shown(self.names)}"
+                )
+        if (ids is None) != (self._ids is None):
+            raise InvalidIdError("new arms need ids exactly when the pool has ids")
+        joined = np.concatenate([self.features, _fitting(features, self.features)])
+        if ids is not None:
+            ids = [*self.ids, *_checked_ids(ids, len(joined) - self.n_arms)]
+        return Pool(joined, ids, names=self.names, max_memory=self.max_memory)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of features and ids: two pools with the same digest are the same pool."""
+        sha = hashlib.sha256(f"{self.features.dtype.str}{self.features.shape}{self.has_ids}".encode())
+        for _, block in row_blocks(self.features, _MAX_BLOCK_ROWS):
+            if block.dtype == object:
+                for item in block.ravel().tolist():
+                    _hash_object(sha, item)
+            else:
+                sha.update(np.ascontiguousarray(block).tobytes())
+        for id in self._ids or ():
+            _hash_object(sha, id)
+        return sha.hexdigest()
+
+
+def _fitting(features: Any, present: NDArray[Any]) -> NDArray[Any]:
+    """New arms' features as the pool holds its own: same shape, same type, no value changed by the cast."""
+    if present.dtype == object and present.ndim == 1:
+        as_features(features)  # refuses what is no sequence, and an empty one
+        return as_objects(features)
+    more = as_features(features)
+    if more.shape[1:] != present.shape[1:]:
+        raise InvalidFeaturesError(
+            f"new arms have shape {more.shape[1:]} each, the arms of the pool {present.shape[1:]}"
+        )
+    kinds = {more.dtype.kind, present.dtype.kind}
+    if kinds == {"U"} or kinds == {"S"}:
+        return more
+    bits_for_bytes = more.dtype == np.dtype(bool) and present.dtype == np.dtype(np.uint8)  # packed or not?
+    if present.dtype != object and (kinds & set("US") or bits_for_bytes):
+        raise InvalidFeaturesError(f"new arms hold {more.dtype}, the arms of the pool {present.dtype}")
+    with np.errstate(all="ignore"):
+        cast = more.astype(present.dtype)
+        changed = ~np.isfinite(cast) if present.dtype.kind == "f" else cast != more
+    too_large = inexact_integer(more) if present.dtype.kind == "f" else None
+    if too_large is not None:
+        raise InvalidFeaturesError(f"feature {too_large} of a new arm is too large to be held as a float")
+    if present.dtype != object and changed.any():
+        raise InvalidFeaturesError(
+            f"feature {more[changed][0]} of a new arm does not fit the pool's {present.dtype}"
+        )
+    return cast
+
+
+def _hash_object(sha: Any, item: Any) -> None:
+    """Feed an object to the digest by its contents; `repr` of an array would leave digits out."""
+    if isinstance(item, np.ndarray) and item.dtype != object:
+        sha.update(f"array {item.dtype.str}{item.shape}".encode() + np.ascontiguousarray(item).tobytes())
+    elif isinstance(item, list | tuple | np.ndarray):
+        sha.update(f"{type(item).__name__} {len(item)}".encode())
+        for part in item:
+            _hash_object(sha, part)
+    elif isinstance(item, dict):
+        sha.update(f"dict {len(item)}".encode())
+        for part in item.items():
+            _hash_object(sha, part)
+    elif isinstance(item, set | frozenset):  # their order changes from one process to the next
+        _hash_object(sha, sorted(map(repr, item)))
+    elif _ADDRESS.search(text := repr(item)):
+        kind = type(item).__name__
+        raise InvalidFeaturesError(f"a pool of {kind} objects has no digest until {kind} defines __repr__")
+    else:
+        sha.update(f"{type(item).__name__} {text}\x1f".encode())
+
+
+def _checked_names(names: Sequence[str], n_features: int) -> list[str]:
+    if not isinstance(names, str) and isinstance(names, Iterable):
+        checked = list(names)
+        if len(checked) == n_features:
+            return checked
+    raise InvalidFeaturesError(f"names {shown(names)} do not fit {n_features} features")
+
+
+def _checked_ids(ids: Sequence[Hashable] | NDArray[Any] | str, n_arms: int) -> list[Hashable]:
+    if isinstance(ids, str):
+        raise InvalidIdError(f"ids={ids!r} names a column, which only a data frame has")
+    try:
+        if isinstance(ids, bytes | set | frozenset | Mapping):  # bytes hold numbers, sets have no order
+            raise TypeError
+        values = [_plain_id(value) for value in ids]
+    except TypeError:
+        raise InvalidIdError(f"ids must be a sequence, one per arm, got {shown(ids)}") from None
+    if len(values) != n_arms:
+        raise InvalidIdError(f"{len(values)} ids for {n_arms} arms")
+    seen: dict[Hashable, int] = {}
+    for arm, value in enumerate(values):
+        if isinstance(value, bool) or is_missing(value) or not isinstance(value, Hashable):
+            raise InvalidIdError(f"arm {arm} cannot have the id {shown(value)}")
+        try:
+            first = seen.setdefault(value, arm)
+        except TypeError:  # a tuple with a list inside
+            raise InvalidIdError(f"arm {arm} cannot have the id {shown(value)}") from None
+        if first != arm:
+            raise DuplicateIdError(f"arms {first} and {arm} have the same id {shown(value)}")
+    return values
+
+
+def _plain_id(value: Any) -> Any:
+    """Python's own number or string for numpy's: equal ids then also print and hash alike."""
+    return value.item() if isinstance(value, np.generic) and value.dtype.kind not in "mM" else value

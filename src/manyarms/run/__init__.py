@@ -1,0 +1,1 @@
+"""One run: its state, asking and telling, saving and loading."""

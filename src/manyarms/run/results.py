@@ -1,0 +1,53 @@
+"""Results as they are told: rewards checked, failures marked, and the order in which they are taken in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from manyarms.errors import InvalidParameterError, InvalidRewardError
+from manyarms.support.validation import Floats, as_array, finite_rewards
+
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Told:
+    """A result waiting to be taken in; `order` sorts results by ticket, unasked ones last."""
+
+    order: tuple[int, int]
+    arm: int
+    reward: float
+
+
+def failure_flags(failed: bool | Sequence[bool], expected: int) -> Flags:
+    """Which of the results are failures: one flag for all, or one each."""
+    if failed is False:  # the usual step
+        return np.zeros(expected, dtype=bool)
+    flags = as_array("failed", failed)
+    if flags.dtype != np.dtype(bool) or flags.shape not in ((), (expected,)):
+        raise InvalidParameterError("failed", failed, f"True, False or {expected} of them")
+    return np.broadcast_to(flags, (expected,))
+
+
+def reward_values(rewards: ArrayLike | None, flags: Flags) -> Floats:
+    """Rewards as floats, NaN for failed trials, whose own are not read."""
+    if rewards is None:
+        if not flags.all():
+            raise InvalidRewardError(
+                f"{int((~flags).sum())} results without a reward that are not marked as failed"
+            )
+        return np.full(len(flags), np.nan)
+    if not flags.any():
+        return finite_rewards(rewards, len(flags))
+    listed = list(rewards) if isinstance(rewards, Iterable) else [rewards]
+    if len(listed) != len(flags):
+        raise InvalidRewardError(f"{len(flags)} rewards expected, one per arm, got {len(listed)}")
+    values = np.full(len(flags), np.nan)
+    told: list[Any] = [value for value, lost in zip(listed, flags, strict=True) if not lost]
+    values[~flags] = finite_rewards(told, len(told))
+    return values

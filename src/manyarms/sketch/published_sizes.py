@@ -1,0 +1,44 @@
+"""How large S-GP-TS takes its approximation: m inducing points or features, M features of the prior draw.
+
+The sizes of the paper as functions of the horizon T and the number of features d (spec §4, "Published
+sizes"). They are rates, so the constant is 1; a policy takes any number in their place.
+
+    role        RBF            Matérn
+    points      log^{d/2} T    T^{d/(2ν−d)}, ν > d/2      m of rule (6), as published
+    safe        log^d T        the same                   m of rule (6): the published RBF rate is optimistic
+    features    log^{d/2} T    T^{d/2ν}                   m of rule (7)
+    prior       log^d T        T^{3d/2ν}                  M
+"""
+
+from __future__ import annotations
+
+import math
+
+from manyarms.errors import InvalidParameterError
+from manyarms.kernels import RBF, KernelLike, Matern
+from manyarms.kernels.combine import unscaled
+from manyarms.support.validation import count
+
+ROLES = ("points", "safe", "features", "prior")
+
+
+def published_size(role: str, kernel: KernelLike, horizon: int, d: int) -> int:
+    """The size for a run of `horizon` pulls on arms with d features."""
+    if role not in ROLES:
+        raise InvalidParameterError("role", role, f"one of {', '.join(ROLES)}")
+    kernel, _ = unscaled(kernel)
+    horizon, d = count("horizon", horizon, minimum=2), count("d", d)
+    if isinstance(kernel, RBF):
+        return _rounded(math.log(horizon) ** (d if role in ("safe", "prior") else d / 2))
+    if not isinstance(kernel, Matern):
+        raise InvalidParameterError("size", role, f"a number: no size is published for {kernel!r}")
+    doubled = 2 * kernel.nu
+    if role in ("points", "safe"):
+        if doubled <= d:
+            raise InvalidParameterError("size", role, f"a number: ν = {kernel.nu} is not above d/2 = {d / 2}")
+        return _rounded(horizon ** (d / (doubled - d)))
+    return _rounded(horizon ** ((3 if role == "prior" else 1) * d / doubled))
+
+
+def _rounded(size: float) -> int:
+    return max(1, math.ceil(size))

@@ -1,0 +1,101 @@
+"""The stored columns of z over the whole pool, and the one fast pass over them.
+
+Each column lies in one piece, so a new one is written, and all are read, straight through memory. They are
+kept in panels of `_PANEL` columns. A new panel is added when the last one is full, so nothing is ever copied
+or held twice: at a million arms the columns are all the memory there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from manyarms.support.validation import Floats
+
+_PANEL = 128  # columns; what is stored in single precision is summed in it over so many, then in double
+_CACHE_BYTES = 1 << 22  # of a panel, worked on together when several forms are wanted
+_FEW_FORMS = 6  # up to here repeated matrix–vector products on a cached block beat a matrix product
+
+
+class Columns:
+    """z of every arm: a matrix with a fixed number of rows that grows to the right.
+
+    Readers say how many columns they mean. Writers only write behind the columns in use, so whoever
+    holds an earlier number of columns still reads what it read before, and an abandoned write is harmless.
+    """
+
+    def __init__(self, rows: int, dtype: DTypeLike = np.float64, columns: int = 0) -> None:
+        self.n_rows, self.dtype = rows, np.dtype(dtype)
+        self._panels: list[NDArray[Any]] = []  # each `_PANEL` × rows: a column of z is a row here
+        self.reserve(columns)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, spare room included."""
+        return sum(panel.nbytes for panel in self._panels)
+
+    def reserve(self, columns: int) -> None:
+        """Make room for so many columns in all; room that is not written to takes no memory yet."""
+        while len(self._panels) * _PANEL < columns:
+            self._panels.append(np.empty((_PANEL, self.n_rows), dtype=self.dtype))
+
+    def write(self, row: slice, first: int, values: NDArray[Any]) -> None:
+        """Store `values` (rows × columns) from column `first` on; the room must have been reserved."""
+        for start, begin, stop, panel in self._parts(first, first + values.shape[1]):
+            panel[begin - start : stop - start, row] = values[:, begin - first : stop - first].T
+
+    def parts(self, columns: int) -> list[NDArray[Any]]:
+        """The first columns, panel by panel, as views of rows × columns."""
+        return [panel[: stop - start].T for start, _, stop, panel in self._parts(0, columns)]
+
+    def rows(self, which: ArrayLike, columns: int) -> Floats:
+        """Some rows of the first columns, in double precision, as a new array."""
+        chosen = np.asarray(which)
+        found = np.empty((*chosen.shape, columns))
+        for start, _, stop, panel in self._parts(0, columns):
+            found[..., start:stop] = panel[: stop - start, chosen].T
+        return found
+
+    def column(self, place: int) -> Floats:
+        """One column of every row, in double precision."""
+        return np.asarray(self._panels[place // _PANEL][place % _PANEL], dtype=np.float64)
+
+    def product(self, forms: Floats, row: slice) -> Floats:
+        """Σ_j data[i, j] · forms[j, r] for the rows in `row`: an array of r × rows, in one pass over memory.
+
+        A matrix product with very few columns spends its time packing. Here each block of rows is
+        brought into cache once and multiplied by one vector after the other. Panels are summed in double
+        precision.
+        """
+        columns, n_forms = forms.shape
+        vectors = np.ascontiguousarray(forms.T, dtype=self.dtype)
+        total: Floats | None = None
+        for start, _, stop, panel in self._parts(0, columns):
+            partial = _panel_product(vectors[:, start:stop], panel[: stop - start, row])
+            if total is None:
+                total = partial.astype(np.float64, copy=False)
+            else:
+                total += partial
+        return np.zeros((n_forms, len(range(*row.indices(self.n_rows))))) if total is None else total
+
+    def _parts(self, first: int, last: int) -> Iterator[tuple[int, int, int, NDArray[Any]]]:
+        """(the panel's first column, begin, end, panel) of the panels that hold columns `first` to `last`."""
+        for place in range(first // _PANEL, -(-last // _PANEL)):
+            start = place * _PANEL
+            yield start, max(start, first), min(start + _PANEL, last), self._panels[place]
+
+
+def _panel_product(vectors: NDArray[Any], data: NDArray[Any]) -> NDArray[Any]:
+    """vectors (forms × columns) times data (columns × rows)."""
+    result = np.empty((len(vectors), data.shape[1]), dtype=data.dtype)
+    if len(vectors) > _FEW_FORMS:
+        return np.matmul(vectors, data, out=result)
+    step = _CACHE_BYTES // (len(data) * data.dtype.itemsize)
+    for start in range(0, data.shape[1], step):
+        block = data[:, start : start + step]
+        for r in range(len(vectors)):
+            np.matmul(vectors[r], block, out=result[r, start : start + step])  # np.dot would copy
+    return result

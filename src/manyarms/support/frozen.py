@@ -1,0 +1,12 @@
+"""Frozen dataclasses that normalise their fields while they are made."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+
+def replace_field(instance: Any, name: str, value: Any) -> None:
+    """Store a checked value in a frozen dataclass while it is being made."""
+    assert dataclasses.is_dataclass(instance)
+    object.__setattr__(instance, name, value)

@@ -1,0 +1,69 @@
+"""The few dense factorisations everything rests on, in one place.
+
+SciPy's LAPACK wrappers are imported at the first call: they take longer to import than all the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from manyarms.support.validation import Floats, Ints
+
+
+def _lapack() -> Any:
+    from scipy.linalg import lapack
+
+    return lapack
+
+
+def forward(factor: Floats, right: Floats) -> Floats:
+    """Solve L Y = R for a lower triangular L."""
+    if len(factor) == 1:  # the usual case of a step; a LAPACK call would cost more than the work
+        return np.asarray(right / factor[0, 0])
+    if not len(factor):
+        return np.empty_like(right)
+    solution, failed = _lapack().dtrtrs(factor, right, lower=1)
+    assert not failed, "a Cholesky factor has no zero on its diagonal"
+    return np.asarray(solution)
+
+
+def inverse_lower(matrix: Floats) -> Floats:
+    """E⁻¹ for the lower Cholesky factor E of a positive definite matrix."""
+    if len(matrix) == 1:
+        return np.asarray(1.0 / np.sqrt(matrix))
+    if not len(matrix):
+        return np.empty((0, 0))
+    factor, failed = _lapack().dpotrf(matrix, lower=1)
+    assert not failed, "the matrix is positive definite by construction"
+    inverse, failed = _lapack().dtrtri(factor, lower=1)
+    assert not failed
+    return np.tril(inverse)
+
+
+def inverse_positive_definite(matrix: Floats) -> Floats:
+    """The inverse, through the Cholesky factor."""
+    if not len(matrix):
+        return np.empty((0, 0))
+    factor, failed = _lapack().dpotrf(matrix, lower=1)
+    assert not failed, "the matrix is positive definite by construction"
+    inverse, failed = _lapack().dpotri(factor, lower=1)
+    assert not failed
+    lower = np.tril(inverse)
+    return np.asarray(lower + np.tril(lower, -1).T)
+
+
+def pivoted_cholesky(matrix: Floats, tolerance: float) -> tuple[Floats, Ints]:
+    """Lower factor and order of the rows, stopped once every remaining pivot is at most `tolerance`."""
+    packed, pivots, rank, _ = _lapack().dpstrf(matrix, tol=tolerance, lower=1)
+    return np.tril(packed[:rank, :rank]), np.asarray(pivots[:rank] - 1, dtype=np.int64)
+
+
+def backward(factor: Floats, right: Floats) -> Floats:
+    """Solve Lᵀ Y = R for a lower triangular L."""
+    if not len(factor):
+        return np.empty_like(right)
+    solution, failed = _lapack().dtrtrs(factor, right, lower=1, trans=1)
+    assert not failed, "a Cholesky factor has no zero on its diagonal"
+    return np.asarray(solution)
