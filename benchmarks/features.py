@@ -111,7 +111,7 @@ def _measured(
     built = [embedding for embedding in maps if embedding is not None]
     if not built:
         return None
-    return built[0].width, statistics.median(kernel_error(embedding, kernel, X) for embedding in built)
+    return built[0].dimension, statistics.median(kernel_error(embedding, kernel, X) for embedding in built)
 
 
 def error_against_size(smoke: bool) -> list[Row]:
@@ -138,7 +138,7 @@ def time_to_map_a_pool(smoke: bool) -> list[Row]:
         seconds = cpu_seconds(
             lambda: [embedding.matrix(X[i : i + 4096]) for i in range(0, s.n_arms, 4096)]  # noqa: B023
         )
-        rows.append(Row(f"{s.n_arms} × 2 pool, {label}, {embedding.width} features", seconds, "s CPU"))
+        rows.append(Row(f"{s.n_arms} × 2 pool, {label}, {embedding.dimension} features", seconds, "s CPU"))
     return rows
 
 

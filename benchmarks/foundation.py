@@ -124,7 +124,7 @@ def fill_large_pool(n_arms: int, width: int) -> None:
     posterior = ma.Posterior(pool, KERNEL, RIDGE, storage=np.float32)
     for arms in rng.permutation(n_arms)[:width].reshape(-1, 10):
         posterior.update(arms, arms, rng.normal(size=10))
-    assert posterior.state.width == width
+    assert posterior.state.sketch_size == width
     assert np.isfinite(posterior.mean).all()
     assert (posterior.variance > 0).all()
 

@@ -80,7 +80,7 @@ def exact_against_sparse(smoke: bool) -> list[Row]:
         }.items():
             opt, truth = started(policy, n_arms, pulls)
             each = steps(opt, truth, n)
-            label = f"S-GP-TS {name}, {n_arms} arms, t = {pulls}, m = {opt.posterior.state.width}"
+            label = f"S-GP-TS {name}, {n_arms} arms, t = {pulls}, m = {opt.posterior.state.sketch_size}"
             rows += [
                 Row(f"{label}: seconds a step", each, "s"),
                 at_least(f"{label}: times faster than a textbook draw", factorised * cubed / each, 50, "×"),
@@ -95,10 +95,10 @@ def flat_in_t(smoke: bool) -> list[Row]:
     n_arms, early, late, n = (1_000, 100, 200, 5) if smoke else (20_000, 2_000, 8_000, 100)
     with one_thread():
         opt, truth = started(ma.SGPTS(**SETTINGS), n_arms, early)
-        first, size = steps(opt, truth, n), opt.posterior.state.width
+        first, size = steps(opt, truth, n), opt.posterior.state.sketch_size
         steps(opt, truth, late - early)
         last = steps(opt, truth, n)
-    label = f"S-GP-TS (6), {n_arms} arms, m {size} → {opt.posterior.state.width}"
+    label = f"S-GP-TS (6), {n_arms} arms, m {size} → {opt.posterior.state.sketch_size}"
     return [at_most(f"{label}: step at t = {late} over t = {early}", last / first, 1.5)]
 
 

@@ -45,7 +45,7 @@ def run(policy: ma.Policy, features: np.ndarray, truth: np.ndarray, pulls: int, 
         while opt.spent >= len(marks) * pulls / 5:
             marks.append(time.process_time() - start)
     sizes = [len(record.arms) for record in opt.trace]
-    return Outcome(marks[-1], regret, marks, sizes, len(opt.history), opt.posterior.state.width)
+    return Outcome(marks[-1], regret, marks, sizes, len(opt.history), opt.posterior.state.sketch_size)
 
 
 def textbook(features: np.ndarray, truth: np.ndarray, pulls: int, batched: bool, seed: int = 0) -> Outcome:

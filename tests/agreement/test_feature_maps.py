@@ -200,7 +200,7 @@ def test_half_a_grid_computes_what_the_whole_grid_does(nodes: int, d: int) -> No
     wanted = np.tensordot(np.cos((X[:, None] - X[None]) @ grid.T), w, axes=1)
     features = QuadratureFourierFeatures(ma.RBF(0.6), nodes, d)
     Z = features.matrix(X)
-    assert features.width == Z.shape[1] == nodes**d
+    assert features.dimension == Z.shape[1] == nodes**d
     np.testing.assert_allclose(Z @ Z.T, wanted, atol=1e-12)
 
 

@@ -48,7 +48,7 @@ def test_every_pick_of_a_batch_is_the_argmax_of_a_dense_recomputation():
         state, width = opt.posterior.state, opt.trace[-1].width
         Z = opt.posterior.rows(range(80))
         rows, counts = Z[state.arms], state.counts.copy()
-        V = (rows.T * counts) @ rows + 0.2 * np.eye(state.width)
+        V = (rows.T * counts) @ rows + 0.2 * np.eye(state.sketch_size)
         for arm in batch.arms:
             leverage = (1.0 - (Z**2).sum(1)) / 0.2 + np.einsum("ij,ji->i", Z, np.linalg.solve(V, Z.T))
             bounds = state.mean + width * np.sqrt(leverage)

@@ -45,7 +45,7 @@ def test_a_dictionary_of_all_pulled_arms_is_gp_bucb_and_gp_ucb(seed):
 
     @dataclass(frozen=True, kw_only=True)
     class ProductBBKB(ExactBBKB):
-        def ending(self):
+        def stopping_rule(self):
             return ProductRatio(self.batch_ratio)
 
     batched = ma.Optimizer(problem.pool, ProductBBKB(**common), seed=seed)
@@ -145,18 +145,18 @@ def test_incremental_and_union_dictionaries_run_and_stay_small():
     for inducing in ("incremental", "union", "fresh"):
         opt = ma.Optimizer(problem.pool, ma.BKB(**problem.settings(inducing=inducing)), seed=0)
         problem.run(opt, 200)
-        assert 0 < opt.posterior.state.width <= len(opt.history)
+        assert 0 < opt.posterior.state.sketch_size <= len(opt.history)
 
 
 def test_horizon_extension_redraws_and_goes_on():
     problem = Problem(5)
     opt = ma.Optimizer(problem.pool, ma.BBKB(**problem.settings(oversampling=0.05)), seed=0)
     problem.run(opt, 150)
-    before, pulls = opt.posterior.state.width, opt.posterior.state.pulls
+    before, pulls = opt.posterior.state.sketch_size, opt.posterior.state.pulls
     opt.extend_horizon(oversampling=1e6)
     assert opt.policy.oversampling == 1e6
     assert opt.posterior.state.pulls >= pulls, "no result is lost"
-    assert opt.posterior.state.width > before
+    assert opt.posterior.state.sketch_size > before
     exact = ma.Posterior(problem.pool, problem.kernel, 0.2)
     state = opt.posterior.state
     for arm, count, total in zip(state.arms, state.counts, state.sums, strict=True):
@@ -181,7 +181,7 @@ def test_compaction_bounds_the_sketch():
     problem.run(compact, 300)
     sizes = [record.dictionary_size for record in compact.trace]
     assert any(later < earlier for earlier, later in itertools.pairwise(sizes)), "it was compacted"
-    assert compact.posterior.state.width < keep.posterior.state.width
+    assert compact.posterior.state.sketch_size < keep.posterior.state.sketch_size
 
 
 def test_authors_alias_means_the_policys_own_form():
@@ -195,8 +195,8 @@ def test_policies_are_values():
     policy = ma.BBKB(**problem.settings())
     assert policy == ma.BBKB(**problem.settings())
     assert replace(policy, batch_ratio=3.0).ratio_bound == 3.0
-    assert isinstance(policy.chooser(), UpperBounds)
-    assert isinstance(ma.BKB(**problem.settings()).ending(), EveryStep)
+    assert isinstance(policy.selection_rule(), UpperBounds)
+    assert isinstance(ma.BKB(**problem.settings()).stopping_rule(), EveryStep)
 
 
 @pytest.mark.parametrize("seed", range(4))

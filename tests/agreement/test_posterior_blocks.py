@@ -52,7 +52,7 @@ def busy_posterior(max_memory: int) -> tuple[ma.Posterior, Recording, Ledger]:
 def test_no_call_asks_for_more_than_a_block() -> None:
     """Each kernel matrix fits `max_memory`, and one of its sides is inducing or pulled arms."""
     posterior, kernel, ledger = busy_posterior(SMALL)
-    few = max(len(ledger.pulled), posterior.state.width)
+    few = max(len(ledger.pulled), posterior.state.sketch_size)
     assert few < 60
     for rows, columns in kernel.shapes:
         assert 8 * rows * columns <= SMALL, (rows, columns)

@@ -61,7 +61,7 @@ def test_three_thousand_steps_do_not_drift(ridge: float, compactions: bool) -> N
         ledger.pull([arm], [reward])
         if compactions and step == 1500:
             posterior.rebuild(rng.permutation(60)[:15])
-    assert posterior.state.width > 20
+    assert posterior.state.sketch_size > 20
     assert_agrees(posterior, sparse(kernel, features, ridge, posterior.inducing, ledger))
 
 

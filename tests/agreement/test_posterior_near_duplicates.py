@@ -98,6 +98,6 @@ def test_equal_rows_are_one_point_and_several_arms() -> None:
     features = np.repeat(np.random.default_rng(0).normal(size=(10, 3)), 4, axis=0)
     posterior = ma.Posterior(ma.Pool(features), ma.RBF(), 0.1)
     posterior.update(np.arange(40), [0, 0, 5], [1.0, 2.0, 3.0])
-    assert posterior.state.width == 10
+    assert posterior.state.sketch_size == 10
     assert posterior.mean.reshape(10, 4) == pytest.approx(np.repeat(posterior.mean[::4, None], 4, axis=1))
     assert posterior.leverage[0] == pytest.approx(posterior.leverage[3])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from manyarms.learning.kernel_families import Bits, Covariance, Distances, Geometry
-from manyarms.learning.map_fit import CONVERGED, PRIOR, STOPPED, Prior, at_prior, fit
+from manyarms.learning.map_fit import CONVERGED, PRIOR, STOPPED, HyperPrior, at_prior, fit
 from manyarms.learning.marginal_likelihood import Observations, log_evidence
 
 FAMILY = Distances((1.0, 1.0), (0, 1))
@@ -52,7 +52,7 @@ def test_the_score_is_the_evidence_with_the_parameters_integrated_out() -> None:
     """Against a plain sum over a grid: signal and noise of a covariance without length-scales."""
     X, seen = smooth()
     family = Fixed()
-    found, prior = fit(family, X, seen), Prior.of(family)
+    found, prior = fit(family, X, seen), HyperPrior.of(family)
     axes = [centre + sd * np.linspace(-6, 6, 241) for centre, sd in zip(prior.centre, prior.sd, strict=True)]
     cells = [np.array(values) for values in itertools.product(*axes)]
     covariance = family.on(X)(np.empty(0))
@@ -80,13 +80,13 @@ def test_features_that_matter_alike_keep_one_length_scale(seed: int) -> None:
     seen = Observations(np.ones(60), np.sin(X.sum(axis=1)) + 0.1 * rng.normal(size=60))
     shared = fit(Distances((1.0,) * 6, (0,) * 6), X, seen)
     apart = Distances((1.0,) * 6, tuple(range(6)))
-    own = fit(apart, X, seen, prior=Prior.of(apart, float(shared.log_scales[0])))
+    own = fit(apart, X, seen, prior=HyperPrior.of(apart, float(shared.log_scales[0])))
     assert shared.score > own.score
 
 
 def test_two_observations_stay_near_the_priors() -> None:
     found = fit(FAMILY, np.eye(2), Observations(np.ones(2), np.array([-1.0, 1.0])))
-    prior = Prior.of(FAMILY)
+    prior = HyperPrior.of(FAMILY)
     assert (np.abs(found.start.values - prior.centre) < 2 * prior.sd).all()
 
 

@@ -11,7 +11,7 @@ import manyarms as ma
 from manyarms.learning import prepare
 from manyarms.learning.kernel_families import Bits
 from manyarms.learning.map_fit import PRIOR, Start, another_peak, at_prior, fit
-from manyarms.learning.marginal_likelihood import Evidence, Observations, log_evidence
+from manyarms.learning.marginal_likelihood import LogEvidence, Observations, log_evidence
 from manyarms.learning.model_selection import (
     MOST_ARMS,
     ROUGHER,
@@ -126,7 +126,7 @@ def test_a_start_where_nothing_can_be_computed_is_given_up_for_the_prior_s() -> 
     assert anew.outcome != PRIOR
 
 
-def _evidence_at(family, features, seen: Observations, values: np.ndarray) -> Evidence | None:
+def _evidence_at(family, features, seen: Observations, values: np.ndarray) -> LogEvidence | None:
     return log_evidence(family.on(features)(values[:-2]), *np.exp(values[-2:]), seen)
 
 

@@ -146,7 +146,7 @@ def test_an_appended_arm_adds_one_column(problem: Problem, data: Any) -> None:
     posterior = problem.posterior(problem.inducing)
     Z, residual = posterior.rows(everyone), posterior.state.pool_values.residual
     posterior.append([arm])
-    if posterior.state.width == Z.shape[1]:
+    if posterior.state.sketch_size == Z.shape[1]:
         assert residual[arm] <= SLACK * posterior.state.prior[arm]
         return
     covariances = problem.kernel.matrix(problem.features, problem.features[[arm]])[:, 0]
@@ -168,7 +168,7 @@ def test_one_more_pull_is_a_rank_one_downdate(problem: Problem, data: Any) -> No
     posterior.condition([arm], [1.0])
     fall = (Z @ g) ** 2 / (1.0 + Z[arm] @ g)
     assert close(posterior.state.pool_values.quadratic, before.pool_values.quadratic - fall, problem.slack)
-    identity = np.eye(before.width)
+    identity = np.eye(before.sketch_size)
     expected = before.weights.precision.apply(identity) - np.outer(g, g) / (1.0 + Z[arm] @ g)
     assert close(posterior.state.weights.precision.apply(identity), expected, SLACK / problem.ridge)
 
@@ -181,7 +181,7 @@ def test_an_appended_column_borders_V(problem: Problem, data: Any) -> None:
     posterior, counts = problem.posterior(problem.inducing), problem.ledger().counts
     Z, before = posterior.rows(everyone), posterior.state
     posterior.append([arm])
-    if posterior.state.width == before.width:
+    if posterior.state.sketch_size == before.sketch_size:
         return
     new = posterior.rows(everyone)[:, -1]
     c, d = Z.T @ (counts * new), counts @ new**2 + problem.ridge

@@ -51,8 +51,8 @@ def fitted_in_random_features(t: int, seed: int) -> tuple[np.ndarray, ma.Posteri
     """The same data, on as many random Fourier features as the sketch has points."""
     truth, sketch = fitted(t, seed, residual=True)
     state, rng = sketch.state, np.random.default_rng([t, seed, 1])
-    features = RandomFourierFeatures(KERNEL, max(1, state.width // 2), rng, 1)
-    posterior = ma.Posterior(ma.Pool(GRID), KERNEL, RIDGE, residual=False, features=features)
+    features = RandomFourierFeatures(KERNEL, max(1, state.sketch_size // 2), rng, 1)
+    posterior = ma.Posterior(ma.Pool(GRID), KERNEL, RIDGE, residual=False, feature_map=features)
     posterior.update((), np.repeat(state.arms, state.counts.astype(int)), np.zeros(t))
     posterior.refit(state.arms, state.sums)
     return truth, posterior
@@ -99,7 +99,7 @@ def test_random_features_starve_once_there_are_more_points_than_features(t: int)
     _, starved = fitted_in_random_features(t, 0)
     assert starved.variance[far].max() < 0.5
     rich = RandomFourierFeatures(KERNEL, 10 * t, np.random.default_rng(0), 1)
-    posterior = ma.Posterior(ma.Pool(GRID), KERNEL, RIDGE, residual=False, features=rich)
+    posterior = ma.Posterior(ma.Pool(GRID), KERNEL, RIDGE, residual=False, feature_map=rich)
     posterior.update((), np.repeat(starved.state.arms, starved.state.counts.astype(int)), np.zeros(t))
     assert posterior.variance[far].min() > 0.9
 

@@ -67,8 +67,8 @@ def test_quadrature_refuses_heavy_tails_and_large_grids() -> None:
         QuadratureFourierFeatures(ma.Matern(), 10, 2)
     with pytest.raises(InvalidParameterError, match=r"at most 3 for 8 features.*HilbertSpaceFeatures"):
         QuadratureFourierFeatures(ma.RBF(), 4, 8)
-    assert QuadratureFourierFeatures(ma.RBF(), 3, 8).width == 3**8
-    assert QuadratureFourierFeatures(ma.RBF(), 10, 4).width == 10_000, "the limit itself is allowed"
+    assert QuadratureFourierFeatures(ma.RBF(), 3, 8).dimension == 3**8
+    assert QuadratureFourierFeatures(ma.RBF(), 10, 4).dimension == 10_000, "the limit itself is allowed"
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_constant_feature_costs_nothing(constant: int) -> None:
 
 def test_arms_that_are_all_equal_need_one_feature() -> None:
     features = HilbertSpaceFeatures(4.0 * ma.RBF(), 10, [1.0, 2.0], [1.0, 2.0])  # type: ignore[arg-type]
-    assert features.width == 1
+    assert features.dimension == 1
     np.testing.assert_allclose(features.matrix([[1.0, 2.0]]), [[2.0]])
 
 
@@ -136,7 +136,7 @@ def test_leading_features_are_those_of_largest_weight() -> None:
 def test_fourier_features_leave_no_residual(kernel: KernelLike) -> None:
     features = RandomFourierFeatures(ma.kernels.Scale(kernel, 3.0), 7, rng(), 2)
     Z = features.matrix(X2)
-    assert Z.shape == (40, features.width) == (40, 14)
+    assert Z.shape == (40, features.dimension) == (40, 14)
     np.testing.assert_allclose((Z**2).sum(axis=1), 3.0, rtol=1e-13)
 
 
@@ -181,7 +181,7 @@ def test_projection_is_for_the_linear_kernel() -> None:
     with pytest.raises(InvalidParameterError, match="at most 5"):
         RandomProjection(ma.Linear(), 6, rng(), 5)
     biased = RandomProjection(ma.Linear(bias=1e3), 3, rng(), 5)
-    assert biased.width == 4
+    assert biased.dimension == 4
     assert kernel_error(biased, ma.Linear(bias=1e3), rng().random((9, 5))) < 20, "the bias is exact"
 
 

@@ -67,14 +67,14 @@ def test_batches_end_by_rule_limit_or_size(problem):
 
 
 def test_a_plate_widens_the_interval_by_the_root_of_the_excess_ratio(problem):
-    from manyarms.choice.selection import Round, _widened
+    from manyarms.choice.selection import BatchContext, _widened
 
     class Meter:
         ratio = 8.0
 
     opt = optimizer(problem)
     problem.run(opt, 20)
-    turn = Round(opt.posterior, None, None, 1.5, 2.0, None, 5, True, None)
+    turn = BatchContext(opt.posterior, None, None, 1.5, 2.0, None, 5, True, None)
     assert _widened(turn, Meter()) == pytest.approx(1.5 * 2.0)
 
 
@@ -237,7 +237,7 @@ def test_trace_tells_what_happened(problem):
     opt = optimizer(problem)
     problem.run(opt, 60)
     record = opt.trace[-1]
-    assert record.dictionary_size == opt.posterior.state.width
+    assert record.dictionary_size == opt.posterior.state.sketch_size
     assert record.width > 0
     assert record.effective_dimension > 0
     assert record.seconds > 0

@@ -7,11 +7,11 @@ import math
 import pytest
 
 from manyarms.choice import widths
-from manyarms.choice.widths import Assumptions, Evidence, width_named
+from manyarms.choice.widths import Assumptions, RunStatistics, width_named
 from manyarms.errors import InvalidParameterError
 
 GIVEN = Assumptions(ridge=0.2, noise_std=0.3, norm_bound=2.0, delta=0.01, epsilon=0.5, batch_ratio=4.0)
-SEEN = Evidence(
+SEEN = RunStatistics(
     pulls=50,
     effective_dimension=7.0,
     log_det=11.0,

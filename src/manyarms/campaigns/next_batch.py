@@ -125,7 +125,7 @@ def current(ground: Ground, seen: Snapshot, plate: bool = False) -> tuple[Optimi
 
 def _made_for_the_pool(policy: Policy) -> bool:
     """Whether the policy looks at the whole pool when it begins: for a feature map, or for prior draws."""
-    own = ("on", "features", "prior", "posterior")
+    own = ("on", "feature_map", "prior", "posterior")
     return any(getattr(type(policy), name) is not getattr(Policy, name) for name in own)
 
 
@@ -144,14 +144,14 @@ def _thinned(run: Optimizer, most: int, fresh: int) -> bytes:
     model's intervals and cost accuracy of its mean; they never make it overconfident (spec §1).
     """
     take_in(run)
-    if not isinstance(run.policy, Sparse) or (fresh <= BULK and run.posterior.state.width <= most):
+    if not isinstance(run.policy, Sparse) or (fresh <= BULK and run.posterior.state.sketch_size <= most):
         return to_bytes(run)
     oversampling = run.policy.oversampling
     run.extend_horizon(oversampling)
     for _ in range(_THINNINGS):
-        if run.posterior.state.width <= most:
+        if run.posterior.state.sketch_size <= most:
             break
-        oversampling *= 0.9 * most / run.posterior.state.width
+        oversampling *= 0.9 * most / run.posterior.state.sketch_size
         run.extend_horizon(oversampling)
     return to_bytes(run)
 

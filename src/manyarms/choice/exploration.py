@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from manyarms.choice.selection import Chooser, Filled, FirstThese, Round
+from manyarms.choice.selection import BatchContext, FilledBatch, SelectionRule, StartWith
 from manyarms.support.validation import Ints
 
 SMALLEST = 20  # arms of a plate, from which on it has scouts
@@ -24,24 +24,25 @@ AMONG = 0.1  # of the arms left, at most
 
 
 @dataclass(frozen=True)
-class Scouted:
+class WithExploration:
     """Scouts first, then the chooser's own arms, which know of them; only large plates have any."""
 
-    rest: Chooser
+    rest: SelectionRule
 
-    def fill(self, round: Round) -> Filled:
+    def fill(self, context: BatchContext) -> FilledBatch:
         """A plate of n ≥ 20 has ⌊n/5⌋ scouts, fewer where fewer arms are in question."""
-        if not round.exactly or round.limit is None or round.limit < SMALLEST:
-            return self.rest.fill(round)
-        scouts = round.stream("scouts").permutation(in_question(round))[: math.floor(SHARE * round.limit)]
-        return FirstThese(tuple(scouts.tolist()), self.rest).fill(round)
+        if not context.exactly or context.limit is None or context.limit < SMALLEST:
+            return self.rest.fill(context)
+        shuffled = context.stream("scouts").permutation(plausible_maximizers(context))
+        explored = shuffled[: math.floor(SHARE * context.limit)]
+        return StartWith(tuple(explored.tolist()), self.rest).fill(context)
 
 
-def in_question(round: Round) -> Ints:
+def plausible_maximizers(context: BatchContext) -> Ints:
     """The arms whose upper bound reaches the highest lower bound of all that may be chosen."""
-    left = np.flatnonzero(round.allowed > 0)
-    leverage = round.overlay.leverage() if round.overlay.pulls else round.posterior.leverage
-    mean, reach = round.posterior.mean[left], round.width * np.sqrt(leverage[left])
+    left = np.flatnonzero(context.allowed > 0)
+    leverage = context.overlay.leverage() if context.overlay.pulls else context.posterior.leverage
+    mean, reach = context.posterior.mean[left], context.width * np.sqrt(leverage[left])
     upper = mean + reach
     most = math.ceil(AMONG * len(left))
     bar = max(float((mean - reach).max(initial=-np.inf)), _nth_highest(upper, most))

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from manyarms.choice.selection import Chooser, Filled, Round
+from manyarms.choice.selection import BatchContext, FilledBatch, SelectionRule
 
 NARROWED = 0.5
 
 
 @dataclass(frozen=True)
-class Harvest:
+class FinalBatch:
     """The chooser's own arms, chosen with narrower bounds."""
 
-    rest: Chooser
+    rest: SelectionRule
 
-    def fill(self, round: Round) -> Filled:
+    def fill(self, context: BatchContext) -> FilledBatch:
         """A batch after which none follows."""
-        return self.rest.fill(replace(round, width=NARROWED * round.width))
+        return self.rest.fill(replace(context, width=NARROWED * context.width))

@@ -21,7 +21,7 @@ TIE = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-6}
 _FIRST_SHORTLIST = 64
 
 
-class Contest:
+class LazyArgmax:
     """The arms that may be chosen in one batch, by falling upper bounds mean + width·σ̃_t.
 
     `allowed` is how often each arm may still be chosen (inf for no limit); it is counted down here.

@@ -46,38 +46,38 @@ class Residual:
     variance: Floats  # v, one per arm
 
 
-class Prior:
+class PriorSampler:
     """Prior draws over a pool. The feature columns are stored when there is room for them, or always."""
 
     def __init__(
         self, pool: Pool, kernel: KernelLike, features: Embedding, storage: DTypeLike, stored: bool = False
     ) -> None:
-        self.pool, self.kernel, self.features = pool, kernel, features
+        self.pool, self.kernel, self.feature_map = pool, kernel, features
         self._storage = np.dtype(storage)
         self._columns = self._filled_columns(stored)
         self._names: NDArray[np.uint64] | None = None
-        self._kept = Residual(np.empty(0, dtype=np.int64), np.empty((0, self.width)), self._squares())
+        self._kept = Residual(np.empty(0, dtype=np.int64), np.empty((0, self.dimension)), self._squares())
 
     @property
-    def width(self) -> int:
+    def dimension(self) -> int:
         """M, the number of features."""
-        return self.features.width
+        return self.feature_map.dimension
 
-    def extended(self, pool: Pool) -> Prior:
+    def extended(self, pool: Pool) -> PriorSampler:
         """The same functions on a pool with more arms."""
-        return Prior(pool, self.kernel, self.features, self._storage)
+        return PriorSampler(pool, self.kernel, self.feature_map, self._storage)
 
     def draw(self, rng: np.random.Generator) -> PriorDraw:
         """One function."""
-        weights = rng.standard_normal(self.width)[:, None]
+        weights = rng.standard_normal(self.dimension)[:, None]
         return PriorDraw(weights, rng.integers(2**63, size=1).astype(np.uint64))
 
     def forms(self, vectors: Floats) -> Floats:
         """vᵀp(x) of every arm for each column v of an M × r matrix: r × A."""
         values = np.empty((vectors.shape[1], self.pool.n_arms))
-        for where, block in self.pool.blocks(bytes_per_arm=8 * (2 * self.width + 2 * len(values))):
+        for where, block in self.pool.blocks(bytes_per_arm=8 * (2 * self.dimension + 2 * len(values))):
             if self._columns is None:
-                values[:, where] = (self.features.matrix(block) @ vectors).T
+                values[:, where] = (self.feature_map.matrix(block) @ vectors).T
             else:
                 values[:, where] = self._columns.product(vectors, where)
         return values
@@ -85,8 +85,8 @@ class Prior:
     def rows(self, arms: Ints) -> Floats:
         """p(x) of some arms."""
         if self._columns is None:
-            return self.features.matrix(self.pool.take(arms))
-        return self._columns.rows(arms, self.width)
+            return self.feature_map.matrix(self.pool.take(arms))
+        return self._columns.rows(arms, self.dimension)
 
     # ------------------------------------------------------------------ the residual
 
@@ -121,13 +121,13 @@ class Prior:
         return Residual(state.inducing[: place + 1], np.vstack([now.correction, c]), variance)
 
     def _from_nothing(self, state: PosteriorState) -> Residual:
-        factor = np.tril(state.columns.rows(state.inducing, state.width))
+        factor = np.tril(state.columns.rows(state.inducing, state.sketch_size))
         correction = forward(factor, self.rows(state.inducing))
         variance = np.empty(self.pool.n_arms)
-        for where, block in self.pool.blocks(bytes_per_arm=24 * self.width):
+        for where, block in self.pool.blocks(bytes_per_arm=24 * self.dimension):
             arms = np.arange(where.start, where.stop)
-            P = self.features.matrix(block) if self._columns is None else self.rows(arms)
-            Q = P - state.columns.rows(arms, state.width) @ correction
+            P = self.feature_map.matrix(block) if self._columns is None else self.rows(arms)
+            Q = P - state.columns.rows(arms, state.sketch_size) @ correction
             variance[where] = np.einsum("ij,ij->i", Q, Q)
         return Residual(state.inducing, correction, variance)
 
@@ -156,18 +156,18 @@ class Prior:
     # ------------------------------------------------------------------ inside
 
     def _filled_columns(self, stored: bool) -> Columns | None:
-        if not stored and self.pool.n_arms * self.width * self._storage.itemsize > _STORED_BYTES:
+        if not stored and self.pool.n_arms * self.dimension * self._storage.itemsize > _STORED_BYTES:
             return None
-        columns = Columns(self.pool.n_arms, self._storage, self.width)
-        for where, block in self.pool.blocks(bytes_per_arm=16 * self.width):
-            columns.write(where, 0, self.features.matrix(block))
+        columns = Columns(self.pool.n_arms, self._storage, self.dimension)
+        for where, block in self.pool.blocks(bytes_per_arm=16 * self.dimension):
+            columns.write(where, 0, self.feature_map.matrix(block))
         return columns
 
     def _squares(self) -> Floats:
         """‖p(x)‖² of every arm."""
         parts = []
-        for _, block in self.pool.blocks(bytes_per_arm=16 * self.width):
-            P = self.features.matrix(block)
+        for _, block in self.pool.blocks(bytes_per_arm=16 * self.dimension):
+            P = self.feature_map.matrix(block)
             parts.append(np.einsum("ij,ij->i", P, P))
         return np.concatenate(parts)
 

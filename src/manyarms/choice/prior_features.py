@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import DTypeLike
 
-from manyarms.choice.prior_draws import Prior
+from manyarms.choice.prior_draws import PriorSampler
 from manyarms.embeddings import Embedding, Nystrom
 from manyarms.embeddings.accuracy import kernel_error
 from manyarms.embeddings.eigenfunctions import Eigenfunctions, HilbertSpaceFeatures
@@ -39,7 +39,7 @@ _PROBES = 300
 
 def prior_over(
     pool: Pool, kernel: KernelLike, size: int, rng: np.random.Generator, kind: str, storage: DTypeLike
-) -> Prior:
+) -> PriorSampler:
     """Prior draws over a pool with `size` (M) features.
 
     "auto" takes the first map in the order of the table that is within 1 % of the kernel on a sample of
@@ -52,7 +52,7 @@ def prior_over(
         kind, features = _most_accurate(pool, kernel, size, rng)
     else:
         features = _MAPS[kind](pool, kernel, size, rng)
-    return Prior(pool, kernel, features, storage, stored=kind == "joint")
+    return PriorSampler(pool, kernel, features, storage, stored=kind == "joint")
 
 
 def eigenfunctions_over(pool: Pool, kernel: KernelLike, size: int) -> Eigenfunctions:

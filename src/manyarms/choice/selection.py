@@ -9,9 +9,9 @@ from typing import Protocol
 
 import numpy as np
 
-from manyarms.choice.lazy_argmax import Contest
-from manyarms.choice.prior_draws import Prior
-from manyarms.choice.stopping import Ending, Meter, Pick
+from manyarms.choice.lazy_argmax import LazyArgmax
+from manyarms.choice.prior_draws import PriorSampler
+from manyarms.choice.stopping import Meter, Pick, StoppingRule
 from manyarms.choice.thompson_draws import draws_in_turn
 from manyarms.posterior.hallucination import Hallucination
 from manyarms.posterior.posterior import Posterior
@@ -19,7 +19,7 @@ from manyarms.support.validation import Floats, share
 
 
 @dataclass(frozen=True)
-class Round:
+class BatchContext:
     """Everything a chooser may look at when it fills one batch.
 
     `overlay` already holds the pulls whose results are still out. `allowed` says how often each arm may
@@ -30,7 +30,7 @@ class Round:
 
     posterior: Posterior
     overlay: Hallucination
-    ending: Ending
+    stopping_rule: StoppingRule
     width: float
     batch_ratio: float
     allowed: Floats
@@ -38,11 +38,11 @@ class Round:
     exactly: bool
     stream: Callable[[str], np.random.Generator]
     lazy: bool = True
-    prior: Prior | None = None
+    prior: PriorSampler | None = None
 
 
 @dataclass(frozen=True)
-class Filled:
+class FilledBatch:
     """A batch: its arms in order, why it ended, and how far variances may have shrunk by its end."""
 
     arms: list[int]
@@ -50,41 +50,41 @@ class Filled:
     ratio: float
 
 
-class Chooser(Protocol):
+class SelectionRule(Protocol):
     """A way to fill a batch."""
 
-    def fill(self, round: Round) -> Filled:
+    def fill(self, context: BatchContext) -> FilledBatch:
         """Choose arms until the ending, the limit or the pool says stop; no arms when none is allowed."""
 
 
 LONGEST_BATCH = 10_000  # picks, when nothing else ends a batch: arms without variance never exhaust a ratio
 
 
-def _started_meter(round: Round) -> Meter:
+def _started_meter(context: BatchContext) -> Meter:
     """A meter that has already counted the pulls still out, one after the other."""
-    meter = round.ending.meter(round.posterior, round.overlay)
-    if not round.overlay.pulls:
+    meter = context.stopping_rule.meter(context.posterior, context.overlay)
+    if not context.overlay.pulls:
         return meter
-    leverage, replayed = round.posterior.leverage, Hallucination(round.posterior)
-    for arm in round.overlay.pulls:
+    leverage, replayed = context.posterior.leverage, Hallucination(context.posterior)
+    for arm in context.overlay.pulls:
         meter.count(Pick(arm, float(leverage[arm]), float(replayed.leverage([arm])[0])))
         replayed.pull(arm)
     return meter
 
 
-def _verdict(round: Round, meter: Meter, pick: Pick) -> str | None:
+def _verdict(context: BatchContext, meter: Meter, pick: Pick) -> str | None:
     """Why the ending would stop here; a batch of exactly n does not ask."""
-    if round.exactly:
+    if context.exactly:
         meter.count(pick)
         return None
     return meter.add(pick)
 
 
-def _reason_to_stop(round: Round, size: int, reason: str | None) -> str | None:
+def _reason_to_stop(context: BatchContext, size: int, reason: str | None) -> str | None:
     """The batch's own limit beside the ending's verdict."""
-    if round.limit is not None and size >= round.limit:
-        return "size asked for" if round.exactly else reason or "limit"
-    if round.exactly:
+    if context.limit is not None and size >= context.limit:
+        return "size asked for" if context.exactly else reason or "limit"
+    if context.exactly:
         return None
     return reason or ("longest batch" if size >= LONGEST_BATCH else None)
 
@@ -97,34 +97,34 @@ class UpperBounds:
     (a batch of exactly n, or many results still out) it is widened by the square root of the excess.
     """
 
-    def fill(self, round: Round) -> Filled:
+    def fill(self, context: BatchContext) -> FilledBatch:
         """UCB picks, each hallucinated before the next."""
-        meter = _started_meter(round)
-        leverage = round.posterior.leverage
-        contest = Contest(
-            round.posterior, round.overlay, _widened(round, meter), round.allowed, lazy=round.lazy
+        meter = _started_meter(context)
+        leverage = context.posterior.leverage
+        contest = LazyArgmax(
+            context.posterior, context.overlay, _widened(context, meter), context.allowed, lazy=context.lazy
         )
         arms: list[int] = []
         while True:
             arm, current = contest.top()
             if arm < 0:
-                return Filled(arms, "no arm left", meter.ratio)
+                return FilledBatch(arms, "no arm left", meter.ratio)
             arms.append(arm)
-            reason = _verdict(round, meter, Pick(arm, float(leverage[arm]), current))
-            stop = _reason_to_stop(round, len(arms), reason)
+            reason = _verdict(context, meter, Pick(arm, float(leverage[arm]), current))
+            stop = _reason_to_stop(context, len(arms), reason)
             if stop is not None:
-                return Filled(arms, stop, meter.ratio)
-            round.overlay.pull(arm)
+                return FilledBatch(arms, stop, meter.ratio)
+            context.overlay.pull(arm)
             contest.chosen(arm)
-            width = _widened(round, meter)
+            width = _widened(context, meter)
             if width != contest.width:
                 contest.widen(width)
 
 
-def _widened(round: Round, meter: Meter) -> float:
-    if math.isinf(round.batch_ratio):
-        return round.width
-    return round.width * math.sqrt(max(1.0, meter.ratio / round.batch_ratio))
+def _widened(context: BatchContext, meter: Meter) -> float:
+    if math.isinf(context.batch_ratio):
+        return context.width
+    return context.width * math.sqrt(max(1.0, meter.ratio / context.batch_ratio))
 
 
 @dataclass(frozen=True)
@@ -133,26 +133,26 @@ class RepeatTop:
 
     growth: float  # C
 
-    def fill(self, round: Round) -> Filled:
+    def fill(self, context: BatchContext) -> FilledBatch:
         """One arm, many times; a batch of a given size is filled by upper bounds like any other."""
-        if round.exactly:
-            return UpperBounds().fill(round)
-        meter = _started_meter(round)
-        contest = Contest(
-            round.posterior, round.overlay, _widened(round, meter), round.allowed, lazy=round.lazy
+        if context.exactly:
+            return UpperBounds().fill(context)
+        meter = _started_meter(context)
+        contest = LazyArgmax(
+            context.posterior, context.overlay, _widened(context, meter), context.allowed, lazy=context.lazy
         )
         arm, current = contest.top()
         if arm < 0:
-            return Filled([], "no arm left", meter.ratio)
+            return FilledBatch([], "no arm left", meter.ratio)
         wanted = (self.growth**2 - 1) / max(current, 1e-300)
         size, reason = max(1, int(min(wanted, LONGEST_BATCH))), "repeats of one arm"
-        most = min(math.inf if round.limit is None else round.limit, round.allowed[arm])
+        most = min(math.inf if context.limit is None else context.limit, context.allowed[arm])
         if size > most:
             size, reason = int(most), "limit"
-        feedback = float(round.posterior.leverage[arm])
+        feedback = float(context.posterior.leverage[arm])
         for _ in range(size):
             meter.count(Pick(arm, feedback, current))
-        return Filled([arm] * size, reason, meter.ratio)
+        return FilledBatch([arm] * size, reason, meter.ratio)
 
 
 @dataclass(frozen=True)
@@ -164,28 +164,28 @@ class EpsilonGreedy:
     def __post_init__(self) -> None:
         share("explore", self.explore)
 
-    def fill(self, round: Round) -> Filled:
+    def fill(self, context: BatchContext) -> FilledBatch:
         """Greedy and random picks."""
-        rng, meter = round.stream("explore"), _started_meter(round)
-        leverage = round.posterior.leverage
-        allowed = round.allowed
-        means = np.where(allowed > 0, round.posterior.mean, -np.inf)
+        rng, meter = context.stream("explore"), _started_meter(context)
+        leverage = context.posterior.leverage
+        allowed = context.allowed
+        means = np.where(allowed > 0, context.posterior.mean, -np.inf)
         arms: list[int] = []
         while True:
-            if round.exactly and means.max() == -np.inf:  # every arm is in the batch: go round once more
-                means = np.where(allowed > 0, round.posterior.mean, -np.inf)
+            if context.exactly and means.max() == -np.inf:  # every arm is in the batch: go round once more
+                means = np.where(allowed > 0, context.posterior.mean, -np.inf)
             if means.max() == -np.inf:
-                return Filled(arms, "no arm left", meter.ratio)
+                return FilledBatch(arms, "no arm left", meter.ratio)
             left = np.flatnonzero(means > -np.inf)
             random = rng.random() < self.explore
             arm = int(rng.choice(left)) if random else int(np.argmax(means))
             means[arm] = -np.inf
             allowed[arm] -= 1
             arms.append(arm)
-            reason = _verdict(round, meter, Pick(arm, float(leverage[arm]), float(leverage[arm])))
-            stop = _reason_to_stop(round, len(arms), reason)
+            reason = _verdict(context, meter, Pick(arm, float(leverage[arm]), float(leverage[arm])))
+            stop = _reason_to_stop(context, len(arms), reason)
             if stop is not None:
-                return Filled(arms, stop, meter.ratio)
+                return FilledBatch(arms, stop, meter.ratio)
 
 
 @dataclass(frozen=True)
@@ -199,61 +199,61 @@ class ThompsonDraws:
     batch_size: int = 1
     distinct: bool = False
 
-    def fill(self, round: Round) -> Filled:
+    def fill(self, context: BatchContext) -> FilledBatch:
         """One pass over the pool for as many draws as fit into memory together."""
-        meter, allowed, leverage = _started_meter(round), round.allowed, round.posterior.leverage
-        scale = round.width / math.sqrt(round.posterior.ridge)
-        limit = math.inf if round.limit is None else round.limit
-        wanted = int(limit if round.exactly else min(self.batch_size, limit))
+        meter, allowed, leverage = _started_meter(context), context.allowed, context.posterior.leverage
+        scale = context.width / math.sqrt(context.posterior.ridge)
+        limit = math.inf if context.limit is None else context.limit
+        wanted = int(limit if context.exactly else min(self.batch_size, limit))
         arms: list[int] = []
-        draws = draws_in_turn(round.posterior, round.prior, scale, wanted, round.stream("thompson"))
+        draws = draws_in_turn(context.posterior, context.prior, scale, wanted, context.stream("thompson"))
         left = allowed > 0
         for values in draws:
-            if round.exactly and not left.any():  # every arm is in the batch: go round once more
+            if context.exactly and not left.any():  # every arm is in the batch: go round once more
                 left = allowed > 0
             if not left.any():
-                return Filled(arms, "no arm left", meter.ratio)
+                return FilledBatch(arms, "no arm left", meter.ratio)
             arm = int(np.argmax(np.where(left, values, -np.inf)))
             allowed[arm] -= 1
             left[arm] = allowed[arm] > 0 and not self.distinct
             arms.append(arm)
-            reason = _verdict(round, meter, Pick(arm, float(leverage[arm]), float(leverage[arm])))
-            stop = _reason_to_stop(round, len(arms), reason)
+            reason = _verdict(context, meter, Pick(arm, float(leverage[arm]), float(leverage[arm])))
+            stop = _reason_to_stop(context, len(arms), reason)
             if stop is not None:
-                return Filled(arms, stop, meter.ratio)
-        return Filled(arms, "fixed size", meter.ratio)
+                return FilledBatch(arms, stop, meter.ratio)
+        return FilledBatch(arms, "fixed size", meter.ratio)
 
 
 @dataclass(frozen=True)
-class Planned:
+class FromDesign:
     """Arms settled before there was anything to learn from: an initial design, or what is left of it."""
 
     arms: tuple[int, ...]
 
-    def fill(self, round: Round) -> Filled:
+    def fill(self, context: BatchContext) -> FilledBatch:
         """As many of them as may be, in order; a larger batch before any result is filled up at random."""
-        most = len(self.arms) if round.limit is None else round.limit
-        picked = [arm for arm in self.arms if round.allowed[arm] > 0][:most]
-        round.allowed[picked] -= 1
-        if round.exactly and len(picked) < most:
-            picked += UniformStart().fill(replace(round, limit=most - len(picked))).arms
-        return Filled(picked, "initial design", _counted(round, picked))
+        most = len(self.arms) if context.limit is None else context.limit
+        picked = [arm for arm in self.arms if context.allowed[arm] > 0][:most]
+        context.allowed[picked] -= 1
+        if context.exactly and len(picked) < most:
+            picked += UniformStart().fill(replace(context, limit=most - len(picked))).arms
+        return FilledBatch(picked, "initial design", _counted(context, picked))
 
 
 @dataclass(frozen=True)
-class FirstThese:
+class StartWith:
     """Arms that are all in the batch anyway, then whatever fills the rest of it."""
 
     arms: tuple[int, ...]
-    rest: Chooser
+    rest: SelectionRule
 
-    def fill(self, round: Round) -> Filled:
+    def fill(self, context: BatchContext) -> FilledBatch:
         """The arms in order, hallucinated, and as many more as are wanted."""
-        assert round.limit is not None, "only a batch of a given size can need more than there are"
+        assert context.limit is not None, "only a batch of a given size can need more than there are"
         for arm in self.arms:
-            round.overlay.pull(arm)
-        round.allowed[list(self.arms)] -= 1
-        more = self.rest.fill(replace(round, limit=round.limit - len(self.arms)))
+            context.overlay.pull(arm)
+        context.allowed[list(self.arms)] -= 1
+        more = self.rest.fill(replace(context, limit=context.limit - len(self.arms)))
         return replace(more, arms=[*self.arms, *more.arms])
 
 
@@ -261,23 +261,23 @@ class FirstThese:
 class UniformStart:
     """The first pull of a run: one arm uniformly at random, its own batch (spec §4, "Start")."""
 
-    def fill(self, round: Round) -> Filled:
+    def fill(self, context: BatchContext) -> FilledBatch:
         """As many different random arms as were asked for exactly, else one."""
-        size = round.limit if round.exactly and round.limit is not None else 1
+        size = context.limit if context.exactly and context.limit is not None else 1
         picked = np.empty(0, dtype=np.int64)
         while len(picked) < size:  # more than one turn only when every arm is taken and repeats are allowed
-            left = np.flatnonzero(round.allowed > 0)
-            turn = round.stream("start").permutation(left)[: size - len(picked)]
-            round.allowed[turn] -= 1
+            left = np.flatnonzero(context.allowed > 0)
+            turn = context.stream("start").permutation(left)[: size - len(picked)]
+            context.allowed[turn] -= 1
             picked = np.concatenate([picked, turn])
         reason = "first arm" if size == 1 else "size asked for"
-        return Filled(picked.tolist(), reason, _counted(round, picked.tolist()))
+        return FilledBatch(picked.tolist(), reason, _counted(context, picked.tolist()))
 
 
-def _counted(round: Round, arms: list[int]) -> float:
+def _counted(context: BatchContext, arms: list[int]) -> float:
     """The ratio after picks that no rule had to stop."""
-    meter = _started_meter(round)
+    meter = _started_meter(context)
     for arm in arms:
-        level = float(round.posterior.leverage[arm])
+        level = float(context.posterior.leverage[arm])
         meter.count(Pick(arm, level, level))
     return meter.ratio

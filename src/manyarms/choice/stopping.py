@@ -42,7 +42,7 @@ class Meter(Protocol):
         """Count a pick of a batch that does not end by this rule: nobody waits for the verdict."""
 
 
-class Ending(Protocol):
+class StoppingRule(Protocol):
     """A rule by which batches end."""
 
     def meter(self, posterior: Posterior, overlay: Hallucination) -> Meter:

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.choice.prior_draws import Prior, PriorDraw, Residual, completed, joined
+from manyarms.choice.prior_draws import PriorDraw, PriorSampler, Residual, completed, joined
 from manyarms.embeddings import Embedding
 from manyarms.posterior.posterior import Posterior
 from manyarms.posterior.state import PosteriorState
@@ -35,7 +35,7 @@ from manyarms.support.validation import Floats, count
 class ResidualDraws:
     """The functions e: a prior draw, and what the correction at the inducing arms does to it."""
 
-    prior: Prior
+    prior: PriorSampler
     draw: PriorDraw
     residual: Residual
 
@@ -51,7 +51,7 @@ class ResidualDraws:
 
     def at(self, points: Any, Z: Floats) -> Floats:
         """e at any points, whose z is Z; at an arm's features the same as in `on_pool`."""
-        Q = self.prior.features.matrix(points)
+        Q = self.prior.feature_map.matrix(points)
         if len(self.residual.inducing):
             Q = Q - Z @ self.residual.correction
         has, explained = np.einsum("ij,ij->i", Q, Q), np.einsum("ij,ij->i", Z, Z)
@@ -65,7 +65,7 @@ class ResidualDraws:
 
 
 @dataclass(frozen=True)
-class Draws:
+class FunctionDraws:
     """n functions drawn from a posterior. `values` holds them on the pool (n × A); call them anywhere."""
 
     values: Floats
@@ -86,12 +86,12 @@ class Draws:
 
 def draw_functions(
     posterior: Posterior,
-    prior: Prior | None,
+    prior: PriorSampler | None,
     scale: float,
     n: int,
     rng: np.random.Generator,
     state: PosteriorState | None = None,
-) -> Draws:
+) -> FunctionDraws:
     """n independent draws, their standard deviations `scale` (α) times the posterior's.
 
     Each draw takes its random numbers one after the other from `rng`, so n draws are n times one draw.
@@ -100,22 +100,22 @@ def draw_functions(
     count("n", n)
     embedding = posterior.embedding(state)
     present, state = state is None, posterior.state if state is None else state
-    noise, prior_draws = np.empty((state.width, n)), []
+    noise, prior_draws = np.empty((state.sketch_size, n)), []
     for i in range(n):
         if prior is not None:
             prior_draws.append(prior.draw(rng))
-        noise[:, i] = rng.standard_normal(state.width)
+        noise[:, i] = rng.standard_normal(state.sketch_size)
     spread = math.sqrt(state.ridge) * (state.weights.precision.root() @ noise)
     weights = state.weights.vector[:, None] + scale * spread
     values = state.forms(weights)
     if prior is None:
-        return Draws(values, scale, weights, embedding, None)
+        return FunctionDraws(values, scale, weights, embedding, None)
     residuals = ResidualDraws(prior, joined(prior_draws), prior.residual(state, keep=present))
-    return Draws(values + scale * residuals.on_pool(state), scale, weights, embedding, residuals)
+    return FunctionDraws(values + scale * residuals.on_pool(state), scale, weights, embedding, residuals)
 
 
 def draws_in_turn(
-    posterior: Posterior, prior: Prior | None, scale: float, n: int, rng: np.random.Generator
+    posterior: Posterior, prior: PriorSampler | None, scale: float, n: int, rng: np.random.Generator
 ) -> Iterator[Floats]:
     """The same n functions on the pool, one row after the other, as many at once as memory allows."""
     together = max(1, posterior.pool.max_memory // (32 * posterior.pool.n_arms))

@@ -1,6 +1,6 @@
 """Confidence widths β: how many σ̃ above the mean an arm may still be (spec §3).
 
-Every width is one function of what has been seen (`Evidence`) and of what is assumed (`Assumptions`),
+Every width is one function of what has been seen (`RunStatistics`) and of what is assumed (`Assumptions`),
 with the theorem it comes from. All of them multiply σ̃ on the ridge-leverage scale; a width given as a
 number counts posterior standard deviations in reward units, √λ σ̃.
 """
@@ -50,7 +50,7 @@ class Assumptions:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class RunStatistics:
     """What the run has seen up to the last feedback, as far as a width needs it."""
 
     pulls: int  # t
@@ -62,10 +62,10 @@ class Evidence:
     escaped: float = 0.0  # ρ, what frequent directions have lost of V
 
 
-Width = Callable[[Evidence, Assumptions], float]
+Width = Callable[[RunStatistics, Assumptions], float]
 
 
-def exact(seen: Evidence, given: Assumptions) -> float:
+def exact(seen: RunStatistics, given: Assumptions) -> float:
     """√λF + ξ√(log det(K/λ+I) + 2 log(1/δ)): Abbasi-Yadkori et al. 2011 Theorem 2, with √C̃ in a batch.
 
     The seeds print (BKB (7), Prop. 11) the square root of the determinant's logarithm without its ½;
@@ -75,20 +75,20 @@ def exact(seen: Evidence, given: Assumptions) -> float:
     return math.sqrt(given.batch_ratio) * (given.bias + noise)
 
 
-def exact_printed(seen: Evidence, given: Assumptions) -> float:
+def exact_printed(seen: RunStatistics, given: Assumptions) -> float:
     """The form printed in BKB (7): ξ√(2 (log det(K/λ+I) + log(1/δ))) + √λF, with √C̃ in a batch."""
     noise = given.noise_std * math.sqrt(2 * (seen.log_det + given.log_risk))
     return math.sqrt(given.batch_ratio) * (given.bias + noise)
 
 
-def _bkb(seen: Evidence, given: Assumptions, log_factor: float) -> float:
+def _bkb(seen: RunStatistics, given: Assumptions, log_factor: float) -> float:
     alpha = (1 + given.epsilon) / (1 - given.epsilon)
     explored = alpha * log_factor * seen.effective_dimension
     bias = (1 + 1 / math.sqrt(1 - given.epsilon)) * given.bias
     return 2 * given.noise_std * math.sqrt(explored + given.log_risk) + bias
 
 
-def bkb(seen: Evidence, given: Assumptions) -> float:
+def bkb(seen: RunStatistics, given: Assumptions) -> float:
     """BKB Theorem 2: 2ξ√(α L Σ n_i σ̃²(x_i) + log(1/δ)) + (1 + 1/√(1−ε)) √λF.
 
     L = (1 + log(κ²t/λ + 1))/2 as in its proof; the printed log(κ²t) is zero at t = 1.
@@ -96,23 +96,23 @@ def bkb(seen: Evidence, given: Assumptions) -> float:
     return _bkb(seen, given, (1 + math.log(seen.prior_variance * seen.pulls / given.ridge + 1)) / 2)
 
 
-def bkb_printed(seen: Evidence, given: Assumptions) -> float:
+def bkb_printed(seen: RunStatistics, given: Assumptions) -> float:
     """BKB Theorem 2 with L = log(κ²t), as printed."""
     return _bkb(seen, given, max(0.0, math.log(seen.prior_variance * max(seen.pulls, 1))))
 
 
-def bkb_slides(seen: Evidence, given: Assumptions) -> float:
+def bkb_slides(seen: RunStatistics, given: Assumptions) -> float:
     """The BKB slides: 2ξ√(log t · Σ n_i σ̃² + log(1/δ)) + 3√λF."""
     explored = math.log(max(seen.pulls, 1)) * seen.effective_dimension
     return 2 * given.noise_std * math.sqrt(explored + given.log_risk) + 3 * given.bias
 
 
-def _bbkb(seen: Evidence, given: Assumptions) -> float:
+def _bbkb(seen: RunStatistics, given: Assumptions) -> float:
     noise = 2 * given.noise_std * math.sqrt(seen.triple_log_sum + given.log_risk)
     return noise + (1 + math.sqrt(2)) * given.bias
 
 
-def bbkb(seen: Evidence, given: Assumptions) -> float:
+def bbkb(seen: RunStatistics, given: Assumptions) -> float:
     """BBKB Theorem 2, times √C̃, which is what Lemma 4 gives for variances.
 
     2ξ√(Σ_{s≤fb} log(1 + 3σ̃²_{fb[s−1]}(x_s)) + log(1/δ)) + (1+√2)√λF.
@@ -120,23 +120,23 @@ def bbkb(seen: Evidence, given: Assumptions) -> float:
     return math.sqrt(given.batch_ratio) * _bbkb(seen, given)
 
 
-def bbkb_printed(seen: Evidence, given: Assumptions) -> float:
+def bbkb_printed(seen: RunStatistics, given: Assumptions) -> float:
     """BBKB Theorem 2 with the factor C̃ as printed."""
     return given.batch_ratio * _bbkb(seen, given)
 
 
-def authors_bkb(seen: Evidence, given: Assumptions) -> float:
+def authors_bkb(seen: RunStatistics, given: Assumptions) -> float:
     """The BKB authors' script: √λF + ξ√(log t · Σ n_i σ̃² + log(1/δ))."""
     explored = math.log(max(seen.pulls, 1)) * seen.effective_dimension
     return given.bias + given.noise_std * math.sqrt(explored + given.log_risk)
 
 
-def authors_bbkb(seen: Evidence, given: Assumptions) -> float:
+def authors_bbkb(seen: RunStatistics, given: Assumptions) -> float:
     """The BKB authors' script for batches: √λF + ξ√(C̃ Σ log(1 + σ̃²_fb(x_s)) + log(1/δ))."""
     return given.bias + given.noise_std * math.sqrt(given.batch_ratio * seen.log_sum + given.log_risk)
 
 
-def soful(seen: Evidence, given: Assumptions) -> float:
+def soful(seen: RunStatistics, given: Assumptions) -> float:
     """SOFUL: ξ√(1+ρ/λ)·√(log det((BᵀB+ρI)/λ + I) + 2 log(1/δ)) + (1+ρ/λ)√λF.
 
     Kuzborskij et al. 2019, Theorem 3 with the determinant itself in place of its bound. It is `exact` when
@@ -165,12 +165,12 @@ def thompson_scale(
     return 1 + a * (given.norm_bound + noise + c)
 
 
-def thompson(seen: Evidence, given: Assumptions) -> float:
+def thompson(seen: RunStatistics, given: Assumptions) -> float:
     """α_t of S-GP-TS on the scale of σ̃, the error of the sketch taken as unknown (a = 1, c = 0)."""
     return math.sqrt(given.ridge) * thompson_scale(seen.pulls, seen.log_det, given)
 
 
-def thompson_printed(seen: Evidence, given: Assumptions) -> float:
+def thompson_printed(seen: RunStatistics, given: Assumptions) -> float:
     """α_t as printed, on the scale of σ̃."""
     return math.sqrt(given.ridge) * thompson_scale(seen.pulls, seen.log_det, given, printed=True)
 
@@ -197,7 +197,7 @@ class FixedWidth:
 
     value: float
 
-    def __call__(self, seen: Evidence, given: Assumptions) -> float:
+    def __call__(self, seen: RunStatistics, given: Assumptions) -> float:
         """The same at every step; √λ takes it to the scale of σ̃."""
         return self.value * math.sqrt(given.ridge)
 

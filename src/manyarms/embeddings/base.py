@@ -15,8 +15,8 @@ class Embedding(Protocol):
     """
 
     @property
-    def width(self) -> int:
+    def dimension(self) -> int:
         """m, the length of z(x)."""
 
     def matrix(self, X: Any) -> Floats:
-        """z(x) for each row of X, as a float64 array of len(X) × width."""
+        """z(x) for each row of X, as a float64 array of len(X) × dimension."""

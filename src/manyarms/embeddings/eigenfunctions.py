@@ -53,22 +53,24 @@ class Eigenfunctions:
         replace_field(self, "indices", read_only(self.indices, np.int64))
 
     @property
-    def width(self) -> int:
+    def dimension(self) -> int:
         """m, the number of eigenfunctions."""
         return len(self.weights)
 
     def leading(self, size: int) -> Eigenfunctions:
         """The `size` features of largest weight."""
         size = count("size", size)
-        if size > self.width:
-            raise InvalidParameterError("size", size, f"at most {self.width}, the number of eigenfunctions")
+        if size > self.dimension:
+            raise InvalidParameterError(
+                "size", size, f"at most {self.dimension}, the number of eigenfunctions"
+            )
         return Eigenfunctions(self.centre, self.half_widths, self.indices[:size], self.weights[:size])
 
     def functions(self, X: Any) -> Floats:
-        """φ_j(x), orthonormal in L² on the box, as an array of len(X) × width."""
+        """φ_j(x), orthonormal in L² on the box, as an array of len(X) × dimension."""
         X = self._inside(checked_rows(X, len(self.centre)))
-        values = np.ones((len(X), self.width))
-        if not self.width:
+        values = np.ones((len(X), self.dimension))
+        if not self.dimension:
             return values
         for i in np.flatnonzero(self.half_widths):
             L, j = self.half_widths[i], self.indices[:, i]

@@ -39,7 +39,7 @@ class FourierFeatures:
         replace_field(self, "amplitudes", read_only(self.amplitudes))
 
     @property
-    def width(self) -> int:
+    def dimension(self) -> int:
         """Two features per frequency, one for the frequency zero."""
         return len(self.frequencies) + int(self.frequencies.any(axis=1).sum())
 
@@ -48,7 +48,7 @@ class FourierFeatures:
         X = checked_rows(X, self.frequencies.shape[1])
         n_cosines, waves = len(self.frequencies), self.frequencies.any(axis=1)
         scale = np.sqrt(self.amplitudes)
-        Z = np.empty((len(X), self.width))
+        Z = np.empty((len(X), self.dimension))
         angles = X @ self.frequencies.T
         np.cos(angles, out=Z[:, :n_cosines])
         np.sin(angles[:, waves], out=Z[:, n_cosines:])

@@ -24,7 +24,7 @@ class LinearFeatures:
         self.n_features, self.bias, self.scale = n_features, part.bias, math.sqrt(variance)
 
     @property
-    def width(self) -> int:
+    def dimension(self) -> int:
         """d, and one more when there is a bias."""
         return self.n_features + (self.bias > 0)
 

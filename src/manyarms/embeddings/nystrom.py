@@ -31,13 +31,13 @@ class Nystrom:
     factor: Floats
 
     @property
-    def width(self) -> int:
+    def dimension(self) -> int:
         """How many inducing arms span the sketch."""
         return len(self.factor)
 
     def matrix(self, X: Any) -> Floats:
         """L⁻¹ k_S(x) for every row of X."""
-        if not self.width:
+        if not self.dimension:
             return np.empty((len(X), 0))
         return np.asarray(forward(self.factor, covariances(self.kernel, self.points, X)).T)
 

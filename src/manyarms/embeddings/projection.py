@@ -31,7 +31,7 @@ class Projection:
         replace_field(self, "offset", non_negative("offset", self.offset))
 
     @property
-    def width(self) -> int:
+    def dimension(self) -> int:
         """One per direction, and one for the offset."""
         return len(self.directions) + bool(self.offset)
 

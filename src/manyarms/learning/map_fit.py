@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from manyarms.learning.kernel_families import Family
-from manyarms.learning.marginal_likelihood import Evidence, Observations, log_evidence
+from manyarms.learning.marginal_likelihood import LogEvidence, Observations, log_evidence
 from manyarms.support.validation import Floats
 
 SCALE_SD, SIGNAL_SD, NOISE_SD = 1.5, 1.5, 2.0
@@ -95,7 +95,7 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class Prior:
+class HyperPrior:
     """Independent normals on the logarithms, and the box the search stays in."""
 
     centre: Floats
@@ -104,7 +104,7 @@ class Prior:
     upper: Floats
 
     @classmethod
-    def of(cls, family: Family, shared: float | None = None) -> Prior:
+    def of(cls, family: Family, shared: float | None = None) -> HyperPrior:
         """The priors at the head of this module; `shared` is the log length-scale found for all features."""
         typical, scale_sd = family.typical, SCALE_SD
         if shared is not None:
@@ -116,7 +116,7 @@ class Prior:
             centre, sd, np.append(typical - SCALE_REACH, floors), np.append(typical + SCALE_REACH, ceilings)
         )
 
-    def with_noise_above(self, least: float) -> Prior:
+    def with_noise_above(self, least: float) -> HyperPrior:
         """The same priors in a box that leaves out smaller noise variances."""
         lower = self.lower.copy()
         lower[-1] = max(lower[-1], math.log(max(least, NOISE_BOUNDS[0])))
@@ -139,7 +139,7 @@ class Prior:
 
 def at_prior(family: Family, outcome: str = PRIOR) -> Fit:
     """The centre of the priors: what is assumed when nothing has been seen."""
-    start = Prior.of(family).start
+    start = HyperPrior.of(family).start
     scales, sharpness = start.values[:-2], start.sharpness
     return Fit(family, scales, 1.0, TYPICAL_NOISE, 0.0, -math.inf, -math.inf, sharpness, outcome)
 
@@ -150,7 +150,7 @@ def fit(
     seen: Observations,
     start: Start | None = None,
     evaluations: int = 60,
-    prior: Prior | None = None,
+    prior: HyperPrior | None = None,
     compared: bool = True,
 ) -> Fit:
     """The highest posterior density reached from the start, or the prior's centre; deterministic.
@@ -158,7 +158,7 @@ def fit(
     The centre also serves where nothing can be evaluated at the start. With `compared` the fit gets a score
     and its own sharpness, which takes one more evaluation per parameter.
     """
-    prior = (prior or Prior.of(family)).with_noise_above(seen.blur)
+    prior = (prior or HyperPrior.of(family)).with_noise_above(seen.blur)
     search = _Search(family, family.on(features), seen, prior)
     if start is None or not search.run(start, evaluations):
         search.run(prior.start, evaluations)
@@ -174,7 +174,7 @@ def another_peak(
     """
     if not len(found.log_scales):
         return None
-    prior = Prior.of(found.family).with_noise_above(seen.blur)
+    prior = HyperPrior.of(found.family).with_noise_above(seen.blur)
     search = _Search(found.family, found.family.on(features), seen, prior, found.start)
     moved = np.append(np.full(len(found.log_scales), shift), [0.0, 0.0])
     start = Start(prior.centre + moved, found.sharpness)
@@ -197,12 +197,12 @@ class _Search:
         family: Family,
         geometry: Callable[[Floats], Any],
         seen: Observations,
-        prior: Prior,
+        prior: HyperPrior,
         known: Start | None = None,
     ) -> None:
         self._family, self._geometry, self._seen, self._prior = family, geometry, seen, prior
         self._known = known
-        self._best: tuple[float, Floats, Evidence] | None = None
+        self._best: tuple[float, Floats, LogEvidence] | None = None
         self._converged = False
 
     def run(self, start: Start, evaluations: int) -> bool:
@@ -222,7 +222,7 @@ class _Search:
         self._converged = bool(outcome.success)
         return self._best is not None
 
-    def _evidence(self, values: Floats) -> Evidence | None:
+    def _evidence(self, values: Floats) -> LogEvidence | None:
         """At these values, or None where it cannot be computed."""
         signal, noise = np.exp(values[-2:])
         found = log_evidence(self._geometry(values[:-2]), float(signal), float(noise), self._seen)
@@ -253,7 +253,7 @@ class _Search:
             self._family, values[:-2], signal, noise, found.mean, found.value, score, sharpness, outcome
         )
 
-    def _judged(self, values: Floats, found: Evidence) -> tuple[float, Floats]:
+    def _judged(self, values: Floats, found: LogEvidence) -> tuple[float, Floats]:
         """Log evidence of the family, parameters integrated out (Laplace; see above), and the sharpness."""
         z = (values - self._prior.centre) / self._prior.sd
         curvature = self._curvature(values, found)
@@ -261,7 +261,7 @@ class _Search:
         score = float(found.value - 0.5 * z @ z - 0.5 * np.log(sharper).sum())
         return score, np.sqrt(np.maximum(np.diag(curvature), 1.0)) / self._prior.sd
 
-    def _curvature(self, values: Floats, found: Evidence) -> Floats:
+    def _curvature(self, values: Floats, found: LogEvidence) -> Floats:
         """Second derivatives of the negative log posterior, in units of the prior's standard deviations.
 
         Differences of gradients, towards the inside of the box. Where C is not positive definite beyond

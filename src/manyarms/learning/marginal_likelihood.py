@@ -49,7 +49,7 @@ class Observations:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class LogEvidence:
     """Value, gradient by (log length-scales, log s², log σ²), and the posterior mean of m."""
 
     value: float
@@ -57,7 +57,9 @@ class Evidence:
     mean: float
 
 
-def log_evidence(covariance: Covariance, signal: float, noise: float, seen: Observations) -> Evidence | None:
+def log_evidence(
+    covariance: Covariance, signal: float, noise: float, seen: Observations
+) -> LogEvidence | None:
     """The evidence at signal variance s² and noise variance σ²; None where C is not positive definite."""
     n, K = len(seen), covariance.matrix
     C = signal * K
@@ -74,7 +76,7 @@ def log_evidence(covariance: Covariance, signal: float, noise: float, seen: Obse
     by_noise += 0.5 * (seen.scatter / noise - seen.spare)
     by_signal = -signal * float(np.vdot(half, K))
     gradient = np.concatenate([-signal * covariance.contract(half), [by_signal, by_noise]])
-    return Evidence(float(value), gradient, float(MEAN_VARIANCE * alpha.sum()))
+    return LogEvidence(float(value), gradient, float(MEAN_VARIANCE * alpha.sum()))
 
 
 def _solved(C: Floats, means: Floats) -> tuple[Floats, float, Floats] | None:

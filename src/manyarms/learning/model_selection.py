@@ -13,7 +13,7 @@ import numpy as np
 
 from manyarms.learning.fit_subset import MOST_ARMS, choose_subset
 from manyarms.learning.kernel_families import Family
-from manyarms.learning.map_fit import Fit, Prior, Start, another_peak, fit
+from manyarms.learning.map_fit import Fit, HyperPrior, Start, another_peak, fit
 from manyarms.learning.marginal_likelihood import Observations
 from manyarms.learning.prepared import Prepared
 from manyarms.learning.reward_transforms import Targets
@@ -42,7 +42,7 @@ class Candidate:
     """A fit and the prior it was made under."""
 
     found: Fit
-    prior: Prior
+    prior: HyperPrior
 
     def again(self, features: Any, observed: Observations) -> Fit:
         """Fitted to other arms, from where it stands."""
@@ -84,13 +84,13 @@ def _line(
     own: Candidate | None = None
     for family in prepared.families:
         found = fit(family, features, observed, shared.start_of(family)) if shared else end
-        shared = Candidate(found, Prior.of(family))
+        shared = Candidate(found, HyperPrior.of(family))
         candidates.append(shared)
         split = prepared.per_feature(family) if separate else None
         if split is None or split == family:
             continue
         start = own.start_of(split) if own else found.start.spread_over(len(split.typical))
-        prior = Prior.of(split, float(found.log_scales[0]))
+        prior = HyperPrior.of(split, float(found.log_scales[0]))
         own = Candidate(fit(split, features, observed, start, _EVALUATIONS, prior), prior)
         candidates.append(own)
     return candidates

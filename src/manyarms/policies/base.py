@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from manyarms.choice.prior_draws import Prior
-from manyarms.choice.selection import Chooser, UpperBounds
-from manyarms.choice.stopping import Ending, EveryStep
+from manyarms.choice.prior_draws import PriorSampler
+from manyarms.choice.selection import SelectionRule, UpperBounds
+from manyarms.choice.stopping import EveryStep, StoppingRule
 from manyarms.choice.widths import Assumptions, Width, width_named
 from manyarms.embeddings import Embedding
 from manyarms.errors import InvalidKernelError, InvalidParameterError
@@ -65,9 +65,9 @@ class Policy:
             positive("norm_bound", self.norm_bound)
         probability("delta", self.delta)
         self.width_function()
-        self.ending()
+        self.stopping_rule()
         self.inducing_rule()
-        self.chooser()
+        self.selection_rule()
 
     def _check_learned(self) -> None:
         if self.kernel != "auto":
@@ -92,11 +92,11 @@ class Policy:
         """Which pulled arms span the sketch."""
         return AllPulled()
 
-    def chooser(self) -> Chooser:
+    def selection_rule(self) -> SelectionRule:
         """Which arm next."""
         return UpperBounds()
 
-    def ending(self) -> Ending:
+    def stopping_rule(self) -> StoppingRule:
         """When feedback is used and the sketch renewed."""
         return EveryStep()
 
@@ -121,7 +121,7 @@ class Policy:
         assert not isinstance(self.kernel, str), "a learned kernel has been filled in by now"
         return self.kernel
 
-    def features(self, pool: Pool, rng: np.random.Generator) -> Embedding | None:
+    def feature_map(self, pool: Pool, rng: np.random.Generator) -> Embedding | None:
         """A feature map fixed for the whole run, or None for a sketch on inducing arms."""
         return None
 
@@ -130,10 +130,12 @@ class Policy:
         assert self.ridge is not None
         return Posterior(
             pool, self.covariance, self.ridge, storage=storage, residual=self.keeps_residual,
-            features=self.features(pool, rng),
+            feature_map=self.feature_map(pool, rng),
         )  # fmt: skip
 
-    def prior(self, pool: Pool, rng: np.random.Generator, storage: DTypeLike = np.float64) -> Prior | None:
+    def prior(
+        self, pool: Pool, rng: np.random.Generator, storage: DTypeLike = np.float64
+    ) -> PriorSampler | None:
         """What Thompson draws start from, where the posterior's own features do not say it all."""
         return None
 

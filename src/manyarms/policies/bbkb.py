@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from manyarms.choice.stopping import Ending, GlobalRatio, LocalRatio
+from manyarms.choice.stopping import GlobalRatio, LocalRatio, StoppingRule
 from manyarms.policies.base import Sparse
 from manyarms.support.validation import at_least_one
 
@@ -27,7 +27,7 @@ class BBKB(Sparse):
         at_least_one("batch_ratio", self.batch_ratio)
         super().__post_init__()
 
-    def ending(self) -> Ending:
+    def stopping_rule(self) -> StoppingRule:
         """L. 5, with variances."""
         return LocalRatio(self.batch_ratio) if self.local else GlobalRatio(self.batch_ratio)
 

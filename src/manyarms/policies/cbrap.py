@@ -19,6 +19,6 @@ class CBRAP(FixedFeatures):
     kernel: KernelLike | str = field(default_factory=Linear)
     size: int = 10
 
-    def features(self, pool: Pool, rng: np.random.Generator) -> Embedding:
+    def feature_map(self, pool: Pool, rng: np.random.Generator) -> Embedding:
         """P x with normal entries."""
         return RandomProjection(self.covariance, self.size, rng, pool.n_features)

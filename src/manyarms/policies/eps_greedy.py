@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from manyarms.choice.selection import Chooser, EpsilonGreedy
+from manyarms.choice.selection import EpsilonGreedy, SelectionRule
 from manyarms.policies.base import Policy
 
 
@@ -14,6 +14,6 @@ class EpsGreedy(Policy):
 
     explore: float = 0.1
 
-    def chooser(self) -> Chooser:
+    def selection_rule(self) -> SelectionRule:
         """Mean or coin."""
         return EpsilonGreedy(self.explore)

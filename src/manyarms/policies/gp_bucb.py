@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from manyarms.choice.stopping import Ending, FixedSize, InformationGain, ProductRatio
+from manyarms.choice.stopping import FixedSize, InformationGain, ProductRatio, StoppingRule
 from manyarms.errors import InvalidParameterError
 from manyarms.policies.base import Policy
 from manyarms.support.validation import at_least_one
@@ -26,7 +26,7 @@ class GPBUCB(Policy):
         at_least_one("batch_ratio", self.batch_ratio)
         super().__post_init__()
 
-    def ending(self) -> Ending:
+    def stopping_rule(self) -> StoppingRule:
         """One of their three rules."""
         if self.stop == "product":
             return ProductRatio(self.batch_ratio)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import DTypeLike
 
-from manyarms.choice.prior_draws import Prior
+from manyarms.choice.prior_draws import PriorSampler
 from manyarms.choice.prior_features import prior_over
 from manyarms.policies.thompson import Thompson
 from manyarms.pool.pool import Pool
@@ -21,6 +21,6 @@ class GPTS(Thompson):
     to 20 000 arms; `SGPTS` takes larger ones.
     """
 
-    def prior(self, pool: Pool, rng: np.random.Generator, storage: DTypeLike = np.float64) -> Prior:
+    def prior(self, pool: Pool, rng: np.random.Generator, storage: DTypeLike = np.float64) -> PriorSampler:
         """Joint over all arms."""
         return prior_over(pool, self.covariance, pool.n_arms, rng, "joint", storage)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from manyarms.choice.selection import Chooser, RepeatTop
+from manyarms.choice.selection import RepeatTop, SelectionRule
 from manyarms.policies.base import Policy
 from manyarms.support.validation import at_least_one
 
@@ -19,6 +19,6 @@ class MiniGPUCB(Policy):
         at_least_one("growth", self.growth)
         super().__post_init__()
 
-    def chooser(self) -> Chooser:
+    def selection_rule(self) -> SelectionRule:
         """B = max(1, ⌊(C²−1)/σ²(x)⌋) pulls of the top arm."""
         return RepeatTop(self.growth)

@@ -19,6 +19,6 @@ class OFUL(FixedFeatures):
 
     kernel: KernelLike | str = field(default_factory=Linear)
 
-    def features(self, pool: Pool, rng: np.random.Generator) -> Embedding:
+    def feature_map(self, pool: Pool, rng: np.random.Generator) -> Embedding:
         """x, and the kernel's bias."""
         return LinearFeatures(self.covariance, pool.n_features)

@@ -18,6 +18,6 @@ class QFFTS(Thompson, FixedFeatures):
 
     nodes: int = 16
 
-    def features(self, pool: Pool, rng: np.random.Generator) -> Embedding:
+    def feature_map(self, pool: Pool, rng: np.random.Generator) -> Embedding:
         """nodesᵈ features."""
         return QuadratureFourierFeatures(self.covariance, self.nodes, pool.n_features)

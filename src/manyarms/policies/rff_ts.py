@@ -18,6 +18,6 @@ class RFFTS(Thompson, FixedFeatures):
 
     pairs: int = 100
 
-    def features(self, pool: Pool, rng: np.random.Generator) -> Embedding:
+    def feature_map(self, pool: Pool, rng: np.random.Generator) -> Embedding:
         """Frequencies drawn from the kernel's spectral density."""
         return RandomFourierFeatures(self.covariance, self.pairs, rng, pool.n_features)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from manyarms.choice.prior_draws import Prior
+from manyarms.choice.prior_draws import PriorSampler
 from manyarms.choice.prior_features import KINDS, eigenfunctions_over, prior_over
 from manyarms.embeddings import Embedding
 from manyarms.embeddings.eigenfunctions import Eigenfunctions
@@ -76,16 +76,18 @@ class SGPTS(Thompson, Sparse):
         """The compaction factor; fixed features are never started over."""
         return math.inf if self.rule == "features" else super().sketch_limit
 
-    def features(self, pool: Pool, rng: np.random.Generator) -> Embedding | None:
+    def feature_map(self, pool: Pool, rng: np.random.Generator) -> Embedding | None:
         """The m leading eigenfunctions, for rule (7)."""
         return self._split(pool)[0] if self.rule == "features" else None
 
-    def prior(self, pool: Pool, rng: np.random.Generator, storage: DTypeLike = np.float64) -> Prior | None:
+    def prior(
+        self, pool: Pool, rng: np.random.Generator, storage: DTypeLike = np.float64
+    ) -> PriorSampler | None:
         """All of g for rule (6); for rule (7) the eigenfunctions behind the m that the posterior holds."""
         if self.rule == "points":
             return prior_over(pool, self.covariance, int(self.prior_size), rng, self.prior_map, storage)
         rest = self._split(pool)[1]
-        return Prior(pool, self.covariance, rest, storage)
+        return PriorSampler(pool, self.covariance, rest, storage)
 
     def _split(self, pool: Pool) -> tuple[Eigenfunctions, Eigenfunctions]:
         """The m leading eigenfunctions, and those behind them."""

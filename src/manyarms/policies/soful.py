@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from manyarms.choice.selection import Chooser, ThompsonDraws, UpperBounds
+from manyarms.choice.selection import SelectionRule, ThompsonDraws, UpperBounds
 from manyarms.errors import InvalidParameterError
 from manyarms.kernels import KernelLike, Linear
 from manyarms.policies.fixed_features import FixedFeatures
@@ -37,7 +37,7 @@ class SOFUL(FixedFeatures):
         count("size", self.size, minimum=2)
         super().__post_init__()
 
-    def chooser(self) -> Chooser:
+    def selection_rule(self) -> SelectionRule:
         """Bounds or draws."""
         if self.choose == "ucb":
             return UpperBounds()

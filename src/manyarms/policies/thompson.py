@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from manyarms.choice.selection import Chooser, ThompsonDraws
-from manyarms.choice.stopping import Ending, EveryStep, FixedSize
+from manyarms.choice.selection import SelectionRule, ThompsonDraws
+from manyarms.choice.stopping import EveryStep, FixedSize, StoppingRule
 from manyarms.errors import InvalidParameterError
 from manyarms.policies.base import Policy
 from manyarms.support.validation import count
@@ -33,10 +33,10 @@ class Thompson(Policy):
             raise InvalidParameterError("distinct", self.distinct, "True or False")
         super().__post_init__()
 
-    def chooser(self) -> Chooser:
+    def selection_rule(self) -> SelectionRule:
         """The best arm of each draw."""
         return ThompsonDraws(self.batch_size, self.distinct)
 
-    def ending(self) -> Ending:
+    def stopping_rule(self) -> StoppingRule:
         """Every step, or every batch."""
         return EveryStep() if self.batch_size == 1 else FixedSize(self.batch_size)

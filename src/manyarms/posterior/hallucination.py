@@ -50,11 +50,13 @@ class Hallucination:
         self._state = posterior.state
         self.pulls: list[int] = []  # arms in order, with repetition
         self._run: _Run | None = None  # the one still going on
-        self._past = GrowingMatrix(0, self._state.width)  # directions of the runs that are over, as rows
+        self._past = GrowingMatrix(
+            0, self._state.sketch_size
+        )  # directions of the runs that are over, as rows
         self._n_past = 0
         self._rows: dict[int, tuple[Floats, Floats]] = {}  # z and V⁻¹z (at feedback) of arms pulled here
         self.watched: Ints = np.empty(0, dtype=np.int64)
-        self._watched_rows = np.empty((0, self._state.width))
+        self._watched_rows = np.empty((0, self._state.sketch_size))
         self._before_run = np.empty(0)  # leverage of watched arms before the present run
         self._run_column = np.empty(0)  # zᵀg of watched arms for the present run
         self.watched_leverage = np.empty(0)
@@ -62,7 +64,7 @@ class Hallucination:
     def watch(self, arms: ArrayLike) -> None:
         """Keep these arms' leverage current from now on; arms watched already are left out by the caller."""
         added = arm_indices(arms, self._posterior.pool.n_arms)
-        rows = self._state.columns.rows(added, self._state.width)
+        rows = self._state.columns.rows(added, self._state.sketch_size)
         self.watched = np.concatenate([self.watched, added])
         self._watched_rows = np.concatenate([self._watched_rows, rows])
         self._before_run = np.concatenate([self._before_run, self._without_run(added, rows)])
@@ -103,7 +105,7 @@ class Hallucination:
                     reduced[where] -= form * form
             return np.maximum(reduced, 0.0)
         chosen = arm_indices(arms, self._posterior.pool.n_arms)
-        forms = self._state.columns.rows(chosen, self._state.width) @ directions.T
+        forms = self._state.columns.rows(chosen, self._state.sketch_size) @ directions.T
         return np.asarray(np.maximum(self._state.leverage[chosen] - np.einsum("ij,ij->i", forms, forms), 0.0))
 
     def at_feedback(self, arm: int) -> Floats:
@@ -112,12 +114,12 @@ class Hallucination:
 
     def _row(self, arm: int) -> tuple[Floats, Floats]:
         if arm not in self._rows:
-            z = self._state.columns.rows(arm, self._state.width)
+            z = self._state.columns.rows(arm, self._state.sketch_size)
             self._rows[arm] = z, self._state.weights.precision.apply(z[:, None])[:, 0]
         return self._rows[arm]
 
     def _past_directions(self) -> Floats:
-        return self._past.corner(self._n_past, self._state.width)
+        return self._past.corner(self._n_past, self._state.sketch_size)
 
     def _directions(self) -> Floats:
         past = self._past_directions()
@@ -139,7 +141,7 @@ class Hallucination:
         """The present run becomes a direction; too many directions are summed up by arm."""
         if self._run is None:
             return
-        self._past.reserve(self._n_past + 1, self._state.width)
+        self._past.reserve(self._n_past + 1, self._state.sketch_size)
         self._past.write(slice(self._n_past, self._n_past + 1), slice(None), self._run.direction)
         self._n_past += 1
         self._before_run, self._run = self.watched_leverage, None

@@ -45,8 +45,8 @@ class SketchedPosterior(Posterior):
         self, pool: Pool, kernel: KernelLike, ridge: float, size: int, *, storage: DTypeLike = np.float64
     ) -> None:
         self._size = count("size", size, minimum=2)
-        features = LinearFeatures(kernel, pool.n_features)
-        super().__init__(pool, kernel, ridge, storage=storage, residual=False, features=features)
+        feature_map = LinearFeatures(kernel, pool.n_features)
+        super().__init__(pool, kernel, ridge, storage=storage, residual=False, feature_map=feature_map)
 
     def advanced(self, wanted: Ints, pulled: Ints, counts: Floats, sums: Floats) -> PosteriorState:
         """Take the pulled rows into the sketch and b; one pass over the pool for mean and variance."""
@@ -55,25 +55,27 @@ class SketchedPosterior(Posterior):
         if not len(pulled):
             return merged
         rows = state.pulled_rows
-        rows.reserve(len(merged.arms), state.width)
+        rows.reserve(len(merged.arms), state.sketch_size)
         rows.write(
-            slice(known, len(merged.arms)), slice(None), state.columns.rows(merged.arms[known:], state.width)
+            slice(known, len(merged.arms)),
+            slice(None),
+            state.columns.rows(merged.arms[known:], state.sketch_size),
         )
         assert state.sketch is not None
-        sketch = state.sketch.updated(state.columns.rows(pulled, state.width), counts)
+        sketch = state.sketch.updated(state.columns.rows(pulled, state.sketch_size), counts)
         return self._on(sketch, replace(state, arms=merged.arms, counts=merged.counts, sums=merged.sums))
 
     def _rebuilt_on(self, embedding: Embedding, state: PosteriorState) -> PosteriorState:
         """The columns as ever, then the sketch of all pulls from nothing."""
         plain = super()._rebuilt_on(embedding, state)
-        rows = plain.pulled_rows.corner(len(plain.arms), plain.width)
-        sketch = FrequentDirections(self._size, plain.width).updated(rows, plain.counts)
+        rows = plain.pulled_rows.corner(len(plain.arms), plain.sketch_size)
+        sketch = FrequentDirections(self._size, plain.sketch_size).updated(rows, plain.counts)
         inherited = {field.name: getattr(plain, field.name) for field in fields(PosteriorState)}
         return self._on(sketch, SketchedState(**inherited))
 
     def _on(self, sketch: FrequentDirections, state: SketchedState) -> SketchedState:
         """Mean, variance and weights that follow from a sketch and the pulls in `state`."""
-        ridge, d = self.ridge, state.width
+        ridge, d = self.ridge, state.sketch_size
         target = state.pulled_rows.corner(len(state.arms), d).T @ state.sums
         vector = sketch.apply_inverse(target, ridge)
         # det V ≤ det(BᵀB + (λ + ρ)I): what the width may count on without having seen V.
@@ -103,7 +105,7 @@ class SketchedPosterior(Posterior):
         """Go to a state taken with `snapshot`."""
         super().restore(arrays)
         sketch = FrequentDirections(
-            self._size, self.state.width, arrays["sketch_rows"], float(arrays["sketch_escaped"])
+            self._size, self.state.sketch_size, arrays["sketch_rows"], float(arrays["sketch_escaped"])
         )
         self.state = replace(self._sketched(), sketch=sketch)
 

@@ -58,7 +58,7 @@ class Posterior:
     or two features, whose inducing arms are nearly dependent, loses more, up to 3e-2 of k: use float64
     there (tests/agreement/test_single_precision.py).
 
-    `features`, an embedding that needs no inducing arms (eigenfunctions, Fourier features, a projection),
+    `feature_map`, an embedding that needs no inducing arms (eigenfunctions, Fourier features, a projection),
     takes the place of the Nyström sketch for good; there is then nothing to append.
     """
 
@@ -70,9 +70,9 @@ class Posterior:
         *,
         storage: DTypeLike = np.float64,
         residual: bool = True,
-        features: Embedding | None = None,
+        feature_map: Embedding | None = None,
     ) -> None:
-        self.pool, self.features = pool, features
+        self.pool, self.feature_map = pool, feature_map
         self.kernel = as_kernel(kernel)
         self.ridge = positive("ridge", ridge)
         if storage not in (np.float64, np.float32, "float64", "float32", *SPAN_TOLERANCE):
@@ -83,8 +83,8 @@ class Posterior:
         if self.ridge < SMALLEST_RIDGE * self.state.prior_max:
             rule = f"at least {SMALLEST_RIDGE:g} of the kernel's largest variance {self.state.prior_max:g}"
             raise InvalidParameterError("ridge", ridge, f"{rule}: below it rounding decides")
-        if features is not None:
-            self.state = self._rebuilt_on(features, self.state)
+        if feature_map is not None:
+            self.state = self._rebuilt_on(feature_map, self.state)
 
     # ------------------------------------------------------------------ reading
 
@@ -110,14 +110,14 @@ class Posterior:
 
     def rows(self, arms: ArrayLike) -> Floats:
         """z(x) of some arms, in double precision."""
-        return self.state.columns.rows(arms, self.state.width)
+        return self.state.columns.rows(arms, self.state.sketch_size)
 
     def embedding(self, state: PosteriorState | None = None) -> Embedding:
         """z as a function of features, also for points outside the pool; of this state or of another."""
-        if self.features is not None:
-            return self.features
+        if self.feature_map is not None:
+            return self.feature_map
         state = self.state if state is None else state
-        factor = np.tril(state.columns.rows(state.inducing, state.width))
+        factor = np.tril(state.columns.rows(state.inducing, state.sketch_size))
         return Nystrom(self.kernel, self.pool.take(state.inducing), factor)
 
     def at(self, features: Any) -> tuple[Floats, Floats]:
@@ -173,7 +173,7 @@ class Posterior:
         replaced = state.sums.copy()
         replaced[slots] = values
         vector = state.weights.precision.apply(
-            (state.pulled_rows.corner(len(state.arms), state.width).T @ replaced)[:, None]
+            (state.pulled_rows.corner(len(state.arms), state.sketch_size).T @ replaced)[:, None]
         )[:, 0]
         mean = self.state.columns.product(vector[:, None], slice(None))[0]
         self.state = replace(
@@ -194,8 +194,8 @@ class Posterior:
     def rebuilt_with(self, wanted: Ints, pulled: Ints, counts: Floats, sums: Floats) -> PosteriorState:
         """`rebuilt` for input known to be right: different arms to stand on, different arms pulled."""
         merged = self._merged(pulled, counts, sums)
-        if self.features is not None:
-            return self._rebuilt_on(self.features, merged)
+        if self.feature_map is not None:
+            return self._rebuilt_on(self.feature_map, merged)
         points = self.pool.take(wanted)
         gram, prior = self._covariances(points, points), self.state.prior[wanted]
         chosen, factor = independent_subset(gram, prior, SPAN_TOLERANCE[self.storage])
@@ -205,7 +205,7 @@ class Posterior:
 
     def _rebuilt_on(self, embedding: Embedding, state: PosteriorState) -> PosteriorState:
         """The pulls and inducing arms named in `state`, everything else computed afresh."""
-        m = embedding.width
+        m = embedding.dimension
         pulled_rows = embedding.matrix(self.pool.take(state.arms))
         V = (pulled_rows.T * state.counts) @ pulled_rows + self.ridge * np.eye(m)
         inverse_factor = inverse_lower(V)
@@ -228,7 +228,7 @@ class Posterior:
 
     def extend(self, pool: Pool) -> None:
         """Go on with a pool that has more arms behind the present ones (`Pool.extended`)."""
-        state, before, m = self.state, self.pool.n_arms, self.state.width
+        state, before, m = self.state, self.pool.n_arms, self.state.sketch_size
         if pool.n_arms < before:
             raise InvalidParameterError("pool", pool, f"a pool that begins with the present {before} arms")
         columns = Columns(pool.n_arms, self.storage, m)
@@ -258,8 +258,8 @@ class Posterior:
             **{name: getattr(precision, name) for name in _PRECISION_ARRAYS},
             "vector": state.weights.vector,
             "log_det": np.array(state.weights.log_det),
-            **{f"columns_{i}": part for i, part in enumerate(state.columns.parts(state.width))},
-            "pulled_rows": state.pulled_rows.corner(len(state.arms), state.width),
+            **{f"columns_{i}": part for i, part in enumerate(state.columns.parts(state.sketch_size))},
+            "pulled_rows": state.pulled_rows.corner(len(state.arms), state.sketch_size),
         }
 
     def restore(self, arrays: Mapping[str, Any]) -> None:
@@ -288,7 +288,7 @@ class Posterior:
         self, inducing: ArrayLike, arms: ArrayLike, rewards: ArrayLike
     ) -> tuple[Ints, Ints, Floats, Floats]:
         wanted = _unique(arm_indices(inducing, self.pool.n_arms))
-        if len(wanted) and self.features is not None:
+        if len(wanted) and self.feature_map is not None:
             raise InvalidParameterError("inducing", wanted.tolist(), "empty: the features are fixed")
         pulled = arm_indices(arms, self.pool.n_arms)
         return wanted, *grouped(pulled, finite_rewards(rewards, len(pulled)))
@@ -331,7 +331,7 @@ class Posterior:
 
         It writes only outside the state in use.
         """
-        state, m, known = self.state, self.state.width, len(self.state.arms)
+        state, m, known = self.state, self.state.sketch_size, len(self.state.arms)
         seen, slots = self._seated(pulled)
         store = state.pulled_rows
         store.reserve(len(seen), m + len(wanted))
@@ -375,7 +375,7 @@ class Posterior:
         wanted = wanted[self._outside_span(wanted)]
         if not len(wanted):
             return None
-        rows = state.columns.rows(wanted, state.width)
+        rows = state.columns.rows(wanted, state.sketch_size)
         if len(wanted) == 1:  # the usual step
             gram = (state.prior[wanted] - np.einsum("ij,ij->i", rows, rows)).reshape(1, 1)
         else:
@@ -390,7 +390,7 @@ class Posterior:
         share = state.pool_values.residual[arms] / state.prior[arms]
         outside = share > MOST_GROWTH * SPAN_TOLERANCE[self.storage]
         doubtful = np.flatnonzero(~outside)
-        if len(doubtful) and state.width:
+        if len(doubtful) and state.sketch_size:
             factor, rows = np.tril(self.rows(state.inducing)), self.rows(arms[doubtful])
             outside[doubtful] = share[doubtful] > span_tolerance(factor, rows, SPAN_TOLERANCE[self.storage])
         return outside
@@ -405,7 +405,7 @@ class Posterior:
         at_seen: Floats,
     ) -> PoolValues:
         """The one pass: all linear forms of z at every arm, new columns, and the updated values per arm."""
-        m, a, u = self.state.width, len(accepted), 0 if pulls is None else len(pulls.gain)
+        m, a, u = self.state.sketch_size, len(accepted), 0 if pulls is None else len(pulls.gain)
         if border is not None:
             self.state.columns.reserve(m + a)
             points = self.pool.features[accepted]

@@ -64,7 +64,7 @@ class PosteriorState:
         return self.ridge * self.leverage
 
     @property
-    def width(self) -> int:
+    def sketch_size(self) -> int:
         """m, the size of the sketch."""
         return len(self.weights.vector)
 

@@ -57,7 +57,7 @@ def steps_of_policy(method: str, settings: Settings, n_arms: int, t: int, seed: 
     def step() -> tuple[int, int]:
         batch = opt.ask()
         opt.tell(batch, truth[batch.arms])
-        return int(batch.arms[0]), opt.posterior.state.width
+        return int(batch.arms[0]), opt.posterior.state.sketch_size
 
     return step
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from numpy.typing import DTypeLike
 
-from manyarms.choice.prior_draws import Prior
+from manyarms.choice.prior_draws import PriorSampler
 from manyarms.learning import LearnedModel
 from manyarms.pool.pool import Pool
 from manyarms.posterior.history import History
@@ -21,7 +21,7 @@ class Mind:
 
     modelled: Modelled
     learner: Learner
-    prior: Prior | None
+    prior: PriorSampler | None
 
     @classmethod
     def of(cls, modelled: Modelled, streams: Streams, storage: DTypeLike) -> Mind:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.choice.widths import Evidence, surprise
+from manyarms.choice.widths import RunStatistics, surprise
 from manyarms.errors import InvalidParameterError
 from manyarms.learning import Targets
 from manyarms.policies import Policy, Sparse
@@ -66,7 +66,7 @@ class Learner:
     def width(self, state: PosteriorState | None = None, memory: Memory | None = None) -> float:
         """β at the last feedback, or after a lesson."""
         state, memory = state or self.posterior.state, memory or self.memory
-        seen = Evidence(
+        seen = RunStatistics(
             state.pulls,
             state.effective_dimension,
             state.log_det,
@@ -119,7 +119,7 @@ class Learner:
         """
         posterior, counts = self.posterior, seen.counts
         leverage = np.zeros(len(seen.arms))
-        if posterior.features is None:
+        if posterior.feature_map is None:
             few = Posterior(Pool(posterior.pool.take(seen.arms)), self.policy.covariance, posterior.ridge)
             everything = np.arange(len(seen.arms))
             places = np.flatnonzero(np.isin(seen.arms, basis)) if len(seen.arms) > _BULK else everything
@@ -193,7 +193,7 @@ class Learner:
         draw = self._rule.draw(candidates, rng)
         if len(draw.arms):
             return draw
-        if not self.posterior.state.width:
+        if not self.posterior.state.sketch_size:
             return Draw(arms[:1], np.ones(1))  # S₁ = {x₁}
         # An empty draw keeps the old dictionary.
         return Draw(np.array(self.memory.drawn, dtype=np.int64), np.array(self.memory.probabilities))
@@ -206,10 +206,10 @@ class Learner:
         factor of 1 asks for fresh draws only, whatever they cost. When very many results arrive at once
         (a table of old measurements), building from nothing is the cheaper way anyway.
         """
-        if fresh + pulled > max(_BULK, self.posterior.state.width):
+        if fresh + pulled > max(_BULK, self.posterior.state.sketch_size):
             return True
         limit = self.policy.sketch_limit
-        outgrown = self.posterior.state.width + fresh > limit * drawn
+        outgrown = self.posterior.state.sketch_size + fresh > limit * drawn
         return outgrown and (limit == 1.0 or self.memory.renewals >= drawn / _REBUILD_PAYS)
 
     def _doubled_norm_bound(self, arms: Ints, rewards: Floats) -> float:

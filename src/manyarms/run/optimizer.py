@@ -19,10 +19,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from manyarms.choice.prior_draws import Prior
+from manyarms.choice.prior_draws import PriorSampler
 from manyarms.choice.prior_features import prior_over
-from manyarms.choice.selection import Chooser, Filled, FirstThese, Planned, Round, UniformStart
-from manyarms.choice.thompson_draws import Draws, draw_functions
+from manyarms.choice.selection import (
+    BatchContext,
+    FilledBatch,
+    FromDesign,
+    SelectionRule,
+    StartWith,
+    UniformStart,
+)
+from manyarms.choice.thompson_draws import FunctionDraws, draw_functions
 from manyarms.errors import BudgetSpentError, InvalidParameterError, NoResultsError
 from manyarms.learning import LearnedModel, Prepared, design_size, initial_design
 from manyarms.policies import Policy, default_policy
@@ -150,23 +157,23 @@ class Optimizer:
             limit = left if limit is None else min(limit, left)
         return limit, n is not None
 
-    def _fill(self, allowed: Allowance, limit: int | None, exactly: bool) -> tuple[Filled, float]:
+    def _fill(self, allowed: Allowance, limit: int | None, exactly: bool) -> tuple[FilledBatch, float]:
         overlay = Hallucination(self.posterior)
         for arm, times in sorted(self._ledger.pending_counts().items()):
             overlay.pull(arm, times)
         width = self._learner.width()
         ratio = self.policy.ratio_bound if self._mind.modelled.widens else math.inf
-        turn = Round(
-            self.posterior, overlay, self.policy.ending(), width, ratio,
+        turn = BatchContext(
+            self.posterior, overlay, self.policy.stopping_rule(), width, ratio,
             allowed.times, limit, exactly, self._streams, self.lazy, self._mind.prior,
         )  # fmt: skip
         last = exactly and self.budget is not None and limit == self.budget - self._ledger.spent
         first = allowed.first
         size = limit - len(first) if exactly and limit is not None else None
         chooser = self._chooser(allowed.others, size, last)
-        return (FirstThese(tuple(first.tolist()), chooser) if len(first) else chooser).fill(turn), width
+        return (StartWith(tuple(first.tolist()), chooser) if len(first) else chooser).fill(turn), width
 
-    def _chooser(self, allowed: Floats, size: int | None, last: bool) -> Chooser:
+    def _chooser(self, allowed: Floats, size: int | None, last: bool) -> SelectionRule:
         """The initial design until it has been handed out; then, once there are results, the policy's.
 
         A plate of a given size that is larger than what is left of the design is filled up by the policy.
@@ -174,12 +181,12 @@ class Optimizer:
         """
         if not self.posterior.state.pulls:
             left = self._left_of_plan(allowed)
-            return Planned(left) if left else UniformStart()
-        chooser = self._mind.modelled.chooser(last)
+            return FromDesign(left) if left else UniformStart()
+        chooser = self._mind.modelled.selection_rule(last)
         left = () if last else self._left_of_plan(allowed)
         if size is None or size <= len(left):
-            return Planned(left) if left else chooser
-        return FirstThese(left, chooser) if left else chooser
+            return FromDesign(left) if left else chooser
+        return StartWith(left, chooser) if left else chooser
 
     def _left_of_plan(self, allowed: Floats) -> tuple[int, ...]:
         """The arms of the initial design still to be handed out; none once there are as many results."""
@@ -197,14 +204,15 @@ class Optimizer:
         enough = len(self.history) >= size
         self._plan = [] if enough else initial_design(prepared, size, self._streams.at("design", 0)).tolist()
 
-    def _hand_out(self, filled: Filled, width: float, started: float) -> Batch:
+    def _hand_out(self, filled: FilledBatch, width: float, started: float) -> Batch:
         state = self.posterior.state
         tickets = np.array(self._ledger.issue(filled.arms), dtype=np.int64)
         arms = np.array(filled.arms, dtype=np.int64)
         arms.flags.writeable = tickets.flags.writeable = False  # the trace and the caller share them
         record = BatchRecord(
-            arms, tickets, np.full(len(arms), np.nan), np.zeros(len(arms), dtype=bool), state.width, width,
-            state.effective_dimension, filled.ended_because, filled.ratio, time.perf_counter() - started,
+            arms, tickets, np.full(len(arms), np.nan), np.zeros(len(arms), dtype=bool),
+            state.sketch_size, width, state.effective_dimension, filled.ended_because, filled.ratio,
+            time.perf_counter() - started,
         )  # fmt: skip
         self._trace.add(record)
         return Batch(arms, self.pool.ids_of(arms), tickets, filled.ended_because, filled.ratio)
@@ -301,7 +309,7 @@ class Optimizer:
         return self._learner.policy
 
     @property
-    def prior(self) -> Prior | None:
+    def prior(self) -> PriorSampler | None:
         """What Thompson draws start from, where the posterior's features do not say it all."""
         return self._mind.prior
 
@@ -377,7 +385,7 @@ class Optimizer:
         reach = NormalDist().inv_cdf(0.5 + 0.5 * probability("share", share)) * std
         return mind.modelled.rewards(middle - reach), mind.modelled.rewards(middle + reach)
 
-    def draw(self, n: int = 1) -> Draws:
+    def draw(self, n: int = 1) -> FunctionDraws:
         """n functions from the posterior with every result told so far, as Thompson sampling draws them.
 
         Their spread is α_t times the posterior's, α_t being the policy's width in standard deviations.
@@ -430,7 +438,7 @@ class Optimizer:
             return
         modelled = mind.modelled.extended(pool)
         prior = mind.prior
-        if prior is not None and self.posterior.features is not None:  # one family with the posterior's
+        if prior is not None and self.posterior.feature_map is not None:  # one family with the posterior's
             prior = prior.extended(modelled.seen_pool)
         elif prior is not None:
             prior = self.policy.prior(modelled.seen_pool, Streams(self.seed)("prior"), self.posterior.storage)

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from manyarms.choice.exploration import Scouted
-from manyarms.choice.final_batch import Harvest
-from manyarms.choice.selection import Chooser, UpperBounds
+from manyarms.choice.exploration import WithExploration
+from manyarms.choice.final_batch import FinalBatch
+from manyarms.choice.selection import SelectionRule, UpperBounds
 from manyarms.errors import InvalidParameterError, UnsuitableKernelError
 from manyarms.learning import LearnedModel, Prepared, Targets, learn, prepare, should_refit
 from manyarms.learning.prepared import takes
@@ -65,12 +65,12 @@ class Modelled:
         """
         return self.model is None or self.asked.width != "auto"
 
-    def chooser(self, last: bool = False) -> Chooser:
+    def selection_rule(self, last: bool = False) -> SelectionRule:
         """The policy's; where bounds promise nothing, plates have scouts, and the last one harvests."""
-        chosen = self.policy.chooser()
+        chosen = self.policy.selection_rule()
         if self.widens or not isinstance(chosen, UpperBounds):
             return chosen
-        return Harvest(chosen) if last else Scouted(chosen)
+        return FinalBatch(chosen) if last else WithExploration(chosen)
 
     def suits(self, pool: Pool) -> bool:
         """Whether arms added behind the present ones can be seen as these are.
@@ -137,13 +137,13 @@ def _usable(policy: Policy, prepared: Prepared) -> Prepared:
 
     Found out before anything is asked, and an error where there is none.
     """
-    if type(policy).features is Policy.features:
+    if type(policy).feature_map is Policy.feature_map:
         return prepared
     kept, problems = [], []
     for family in prepared.families:
         asked = policy.with_model(family.kernel(family.typical), 1.0).on(prepared.pool)
         try:
-            asked.features(prepared.pool, np.random.default_rng(0))
+            asked.feature_map(prepared.pool, np.random.default_rng(0))
         except UnsuitableKernelError as problem:
             problems.append(problem)
         else:

@@ -126,7 +126,7 @@ class ApproxAgent(UcbAgent):
         return Statistics(self.number, message.epoch, basis, own, packed_triangle(gram), vector, len(Z))
 
     def _adopt(self, message: Statistics) -> None:
-        m = self._embedding.width
+        m = self._embedding.dimension
         if message.vector.shape != (m,) or message.gram.shape != (m * (m + 1) // 2,):
             raise ImpossibleMessageError(
                 f"sums of sizes {message.gram.shape}, {message.vector.shape} for m = {m}"

@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import chisquare
 
 import manyarms as ma
-from manyarms.choice.exploration import AMONG, in_question
-from manyarms.choice.selection import Round
+from manyarms.choice.exploration import AMONG, plausible_maximizers
+from manyarms.choice.selection import BatchContext
 from manyarms.posterior.hallucination import Hallucination
 from manyarms.support.random_streams import Streams
 
@@ -62,7 +62,7 @@ def test_every_arm_in_question_is_drawn_equally_often():
     """χ² over the first scouts of 600 plates; level 0.001."""
     run = started()
     run.ask(20)
-    chooser, streams = run._mind.modelled.chooser(), Streams(5)
+    chooser, streams = run._mind.modelled.selection_rule(), Streams(5)
     drawn = np.zeros(N_ARMS)
     for _ in range(600):
         turn = fresh_round(run, streams, 20)
@@ -73,11 +73,11 @@ def test_every_arm_in_question_is_drawn_equally_often():
     assert chisquare(drawn[possible]).pvalue > 1e-3
 
 
-def fresh_round(run: ma.Optimizer, streams: Streams, size: int) -> Round:
+def fresh_round(run: ma.Optimizer, streams: Streams, size: int) -> BatchContext:
     allowed = np.ones(N_ARMS)
     allowed[run.history.arms] = 0.0
-    return Round(
-        run.posterior, Hallucination(run.posterior), run.policy.ending(), run.trace[-1].width, np.inf,
+    return BatchContext(
+        run.posterior, Hallucination(run.posterior), run.policy.stopping_rule(), run.trace[-1].width, np.inf,
         allowed, size, True, streams,
     )  # fmt: skip
 
@@ -88,7 +88,7 @@ def test_arms_that_nothing_tells_apart_are_all_in_question():
     first = run.ask(20)
     run.tell(first, np.zeros(20))
     run.ask(5)
-    assert len(in_question(fresh_round(run, Streams(0), 5))) == N_ARMS - 20
+    assert len(plausible_maximizers(fresh_round(run, Streams(0), 5))) == N_ARMS - 20
 
 
 def test_results_still_out_are_known_to_scouts():
@@ -97,10 +97,10 @@ def test_results_still_out_are_known_to_scouts():
     more = run.ask(40)
     assert not set(out.arms.tolist()) & set(more.arms.tolist())
     turn = fresh_round(run, Streams(0), 5)
-    certain = in_question(turn)
+    certain = plausible_maximizers(turn)
     for arm in range(N_ARMS):
         turn.overlay.pull(arm, 1000)
-    assert len(in_question(turn)) < len(certain), "with all of them out, hardly any variance is left"
+    assert len(plausible_maximizers(turn)) < len(certain), "with all of them out, hardly any variance is left"
 
 
 @pytest.mark.parametrize(
