@@ -46,17 +46,48 @@ class Residual:
     variance: Floats  # v, one per arm
 
 
+@dataclass(frozen=True)
+class CorrectedPrior:
+    """Where Thompson draws start from: the prior, and what its correction at the inducing arms leaves."""
+
+    sampler: PriorSampler
+    residual: Residual
+
+    @classmethod
+    def of(cls, sampler: PriorSampler | None, state: PosteriorState) -> CorrectedPrior | None:
+        """For a posterior that has just been built; None without a sampler."""
+        return None if sampler is None else cls(sampler, sampler.corrected(sampler.uncorrected(), state))
+
+    def at(self, state: PosteriorState) -> CorrectedPrior:
+        """For a later state of the same posterior."""
+        return CorrectedPrior(self.sampler, self.sampler.corrected(self.residual, state))
+
+    def to_plain(self) -> dict[str, Any]:
+        """What the next draw reads and cannot compute again bit for bit."""
+        residual = self.residual
+        return {
+            "inducing": residual.inducing,
+            "correction": residual.correction,
+            "variance": residual.variance,
+        }
+
+    def from_plain(self, arrays: Mapping[str, Any]) -> CorrectedPrior:
+        """What `to_plain` wrote, on the same sampler."""
+        return CorrectedPrior(
+            self.sampler, Residual(arrays["inducing"], arrays["correction"], arrays["variance"])
+        )
+
+
 class PriorSampler:
     """Prior draws over a pool. The feature columns are stored when there is room for them, or always."""
 
     def __init__(
-        self, pool: Pool, kernel: KernelLike, features: Embedding, storage: DTypeLike, stored: bool = False
+        self, pool: Pool, kernel: KernelLike, feature_map: Embedding, storage: DTypeLike, stored: bool = False
     ) -> None:
-        self.pool, self.kernel, self.feature_map = pool, kernel, features
+        self.pool, self.kernel, self.feature_map = pool, kernel, feature_map
         self._storage = np.dtype(storage)
         self._columns = self._filled_columns(stored)
         self._names: NDArray[np.uint64] | None = None
-        self._kept = Residual(np.empty(0, dtype=np.int64), np.empty((0, self.dimension)), self._squares())
 
     @property
     def dimension(self) -> int:
@@ -90,20 +121,21 @@ class PriorSampler:
 
     # ------------------------------------------------------------------ the residual
 
-    def residual(self, state: PosteriorState, keep: bool) -> Residual:
-        """C and v for a posterior's inducing arms.
+    def uncorrected(self) -> Residual:
+        """Before there is an inducing arm: e is g itself."""
+        return Residual(np.empty(0, dtype=np.int64), np.empty((0, self.dimension)), self._squares())
 
-        One appended arm after the other, each a pass over the columns of z and p, so that the result does
-        not depend on when it is asked for; from nothing after the sketch was. `keep` remembers it.
+    def corrected(self, known: Residual, state: PosteriorState) -> Residual:
+        """C and v for a posterior's inducing arms, `known` being those of an earlier state.
+
+        One appended arm after the other, each a pass over the columns of z and p; from nothing after the
+        sketch was rebuilt.
         """
-        now, known = self._kept, len(self._kept.inducing)
-        if not np.array_equal(state.inducing[:known], now.inducing):
-            now = self._from_nothing(state)
-        for place in range(len(now.inducing), len(state.inducing)):
-            now = self._appended(now, state, place)
-        if keep:
-            self._kept = now
-        return now
+        if not np.array_equal(state.inducing[: len(known.inducing)], known.inducing):
+            known = self._from_nothing(state)
+        for place in range(len(known.inducing), len(state.inducing)):
+            known = self._appended(known, state, place)
+        return known
 
     def _appended(self, now: Residual, state: PosteriorState, place: int) -> Residual:
         """With the column z_new of one arm s more.
@@ -121,24 +153,15 @@ class PriorSampler:
         return Residual(state.inducing[: place + 1], np.vstack([now.correction, c]), variance)
 
     def _from_nothing(self, state: PosteriorState) -> Residual:
-        factor = np.tril(state.columns.rows(state.inducing, state.sketch_size))
+        factor = np.tril(state.rows(state.inducing))
         correction = forward(factor, self.rows(state.inducing))
         variance = np.empty(self.pool.n_arms)
         for where, block in self.pool.blocks(bytes_per_arm=24 * self.dimension):
             arms = np.arange(where.start, where.stop)
             P = self.feature_map.matrix(block) if self._columns is None else self.rows(arms)
-            Q = P - state.columns.rows(arms, state.sketch_size) @ correction
+            Q = P - state.rows(arms) @ correction
             variance[where] = np.einsum("ij,ij->i", Q, Q)
         return Residual(state.inducing, correction, variance)
-
-    def snapshot(self) -> dict[str, Any]:
-        """What the next draw reads and cannot compute again bit for bit."""
-        kept = self._kept
-        return {"inducing": kept.inducing, "correction": kept.correction, "variance": kept.variance}
-
-    def restore(self, arrays: Mapping[str, Any]) -> None:
-        """Take back a snapshot of a prior on the same pool."""
-        self._kept = Residual(arrays["inducing"], arrays["correction"], arrays["variance"])
 
     # ------------------------------------------------------------------ noise that belongs to a point
 

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from manyarms.choice.lazy_argmax import LazyArgmax
-from manyarms.choice.prior_draws import PriorSampler
+from manyarms.choice.prior_draws import CorrectedPrior
 from manyarms.choice.stopping import Meter, Pick, StoppingRule
 from manyarms.choice.thompson_draws import draws_in_turn
 from manyarms.posterior.hallucination import Hallucination
@@ -38,7 +38,7 @@ class BatchContext:
     exactly: bool
     stream: Callable[[str], np.random.Generator]
     lazy: bool = True
-    prior: PriorSampler | None = None
+    prior: CorrectedPrior | None = None
 
 
 @dataclass(frozen=True)

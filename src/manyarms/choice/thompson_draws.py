@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.choice.prior_draws import PriorDraw, PriorSampler, Residual, completed, joined
+from manyarms.choice.prior_draws import CorrectedPrior, PriorDraw, completed, joined
 from manyarms.embeddings import Embedding
 from manyarms.posterior.posterior import Posterior
 from manyarms.posterior.state import PosteriorState
@@ -35,30 +35,31 @@ from manyarms.support.validation import Floats, count
 class ResidualDraws:
     """The functions e: a prior draw, and what the correction at the inducing arms does to it."""
 
-    prior: PriorSampler
+    prior: CorrectedPrior
     draw: PriorDraw
-    residual: Residual
 
     def on_pool(self, state: PosteriorState) -> Floats:
         """e of every arm, n × A."""
-        values = self.prior.forms(self.draw.weights)
-        if len(self.residual.inducing):
-            values -= state.forms(self.residual.correction @ self.draw.weights)
+        sampler, residual = self.prior.sampler, self.prior.residual
+        values = sampler.forms(self.draw.weights)
+        if len(residual.inducing):
+            values -= state.forms(residual.correction @ self.draw.weights)
         should = state.pool_values.residual
         for row, key in zip(values, self.draw.keys, strict=True):
-            row[:] = completed(row, self.residual.variance, should, self.prior.noise(key))
+            row[:] = completed(row, residual.variance, should, sampler.noise(key))
         return values
 
     def at(self, points: Any, Z: Floats) -> Floats:
         """e at any points, whose z is Z; at an arm's features the same as in `on_pool`."""
-        Q = self.prior.feature_map.matrix(points)
-        if len(self.residual.inducing):
-            Q = Q - Z @ self.residual.correction
+        sampler, residual = self.prior.sampler, self.prior.residual
+        Q = sampler.feature_map.matrix(points)
+        if len(residual.inducing):
+            Q = Q - Z @ residual.correction
         has, explained = np.einsum("ij,ij->i", Q, Q), np.einsum("ij,ij->i", Z, Z)
-        should = np.maximum(np.asarray(self.prior.kernel.diag(points)) - explained, 0.0)
+        should = np.maximum(np.asarray(sampler.kernel.diag(points)) - explained, 0.0)
         values = (Q @ self.draw.weights).T
         rows = [
-            completed(row, has, should, self.prior.noise_at(points, key))
+            completed(row, has, should, sampler.noise_at(points, key))
             for row, key in zip(values, self.draw.keys, strict=True)
         ]
         return np.array(rows)
@@ -85,37 +86,33 @@ class FunctionDraws:
 
 
 def draw_functions(
-    posterior: Posterior,
-    prior: PriorSampler | None,
-    scale: float,
-    n: int,
-    rng: np.random.Generator,
-    state: PosteriorState | None = None,
+    posterior: Posterior, prior: CorrectedPrior | None, scale: float, n: int, rng: np.random.Generator
 ) -> FunctionDraws:
     """n independent draws, their standard deviations `scale` (α) times the posterior's.
 
-    Each draw takes its random numbers one after the other from `rng`, so n draws are n times one draw.
-    `state` is one that the posterior could go to; without it, the present one.
+    `prior` is corrected at the posterior's inducing arms. Each draw takes its random numbers one after the
+    other from `rng`, so n draws are n times one draw.
     """
     count("n", n)
-    embedding = posterior.embedding(state)
-    present, state = state is None, posterior.state if state is None else state
+    state = posterior.state
     noise, prior_draws = np.empty((state.sketch_size, n)), []
     for i in range(n):
         if prior is not None:
-            prior_draws.append(prior.draw(rng))
+            prior_draws.append(prior.sampler.draw(rng))
         noise[:, i] = rng.standard_normal(state.sketch_size)
     spread = math.sqrt(state.ridge) * (state.weights.precision.root() @ noise)
     weights = state.weights.vector[:, None] + scale * spread
     values = state.forms(weights)
     if prior is None:
-        return FunctionDraws(values, scale, weights, embedding, None)
-    residuals = ResidualDraws(prior, joined(prior_draws), prior.residual(state, keep=present))
-    return FunctionDraws(values + scale * residuals.on_pool(state), scale, weights, embedding, residuals)
+        return FunctionDraws(values, scale, weights, posterior.embedding(), None)
+    residuals = ResidualDraws(prior, joined(prior_draws))
+    return FunctionDraws(
+        values + scale * residuals.on_pool(state), scale, weights, posterior.embedding(), residuals
+    )
 
 
 def draws_in_turn(
-    posterior: Posterior, prior: PriorSampler | None, scale: float, n: int, rng: np.random.Generator
+    posterior: Posterior, prior: CorrectedPrior | None, scale: float, n: int, rng: np.random.Generator
 ) -> Iterator[Floats]:
     """The same n functions on the pool, one row after the other, as many at once as memory allows."""
     together = max(1, posterior.pool.max_memory // (32 * posterior.pool.n_arms))

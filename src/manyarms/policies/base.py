@@ -18,7 +18,7 @@ from manyarms.embeddings import Embedding
 from manyarms.errors import InvalidKernelError, InvalidParameterError
 from manyarms.kernels import KernelLike, as_kernel
 from manyarms.pool.pool import Pool
-from manyarms.posterior.posterior import Posterior
+from manyarms.posterior.sparse_gp import SparseGP
 from manyarms.sketch.inducing import AllPulled, IncrementalLeverage, InducingRule, LeverageScores
 from manyarms.support.frozen import replace_field
 from manyarms.support.validation import at_least_one, non_negative, positive, probability
@@ -125,10 +125,10 @@ class Policy:
         """A feature map fixed for the whole run, or None for a sketch on inducing arms."""
         return None
 
-    def posterior(self, pool: Pool, rng: np.random.Generator, storage: DTypeLike = np.float64) -> Posterior:
-        """The model at the start of a run."""
+    def process(self, pool: Pool, rng: np.random.Generator, storage: DTypeLike = np.float64) -> SparseGP:
+        """The Gaussian process over the pool."""
         assert self.ridge is not None
-        return Posterior(
+        return SparseGP(
             pool, self.covariance, self.ridge, storage=storage, residual=self.keeps_residual,
             feature_map=self.feature_map(pool, rng),
         )  # fmt: skip

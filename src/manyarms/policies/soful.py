@@ -13,8 +13,8 @@ from manyarms.errors import InvalidParameterError
 from manyarms.kernels import KernelLike, Linear
 from manyarms.policies.fixed_features import FixedFeatures
 from manyarms.pool.pool import Pool
-from manyarms.posterior.linear_sketch import SketchedPosterior
-from manyarms.posterior.posterior import Posterior
+from manyarms.posterior.linear_sketch import SketchedLinearModel
+from manyarms.posterior.sparse_gp import SparseGP
 from manyarms.support.validation import count
 
 
@@ -45,7 +45,7 @@ class SOFUL(FixedFeatures):
             return ThompsonDraws()
         raise InvalidParameterError("choose", self.choose, "'ucb' or 'thompson'")
 
-    def posterior(self, pool: Pool, rng: np.random.Generator, storage: DTypeLike = np.float64) -> Posterior:
+    def process(self, pool: Pool, rng: np.random.Generator, storage: DTypeLike = np.float64) -> SparseGP:
         """Linear, with V sketched."""
         assert self.ridge is not None
-        return SketchedPosterior(pool, self.covariance, self.ridge, self.size, storage=storage)
+        return SketchedLinearModel(pool, self.covariance, self.ridge, self.size, storage=storage)

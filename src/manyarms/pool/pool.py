@@ -24,7 +24,7 @@ from manyarms.errors import (
 from manyarms.pool.arrays import as_features, as_objects, row_blocks
 from manyarms.pool.frames import from_frame, is_frame
 from manyarms.pool.tables import read_table
-from manyarms.support.validation import arm_index, arm_indices, count, inexact_integer, is_missing
+from manyarms.support.validation import Ints, arm_index, arm_indices, count, inexact_integer, is_missing
 
 DEFAULT_MAX_MEMORY = 512 * 2**20
 _MAX_BLOCK_ROWS = 1 << 16
@@ -123,6 +123,19 @@ class Pool:
             return arm_index(id, self.n_arms) if self._ids is None else self._index[id]
         except (KeyError, TypeError, ValueError, UnknownArmError):
             raise UnknownArmError(f"no arm has the id {shown(id)}") from None
+
+    def arms_of(self, arms: Any) -> Ints:
+        """Indices of arms given by index or by id.
+
+        Integers are indices. Anything else is looked up among the ids; integer ids go through `index_of`.
+        """
+        numbers = isinstance(arms, np.ndarray) and arms.dtype.kind in "iu"
+        if self._ids is not None and not numbers:
+            one = isinstance(arms, str | bytes) or not isinstance(arms, Iterable)
+            listed = [arms] if one else list(arms)
+            if listed and not all(hasattr(arm, "__index__") for arm in listed):
+                return np.array([self.index_of(_plain_id(arm)) for arm in listed], dtype=np.int64)
+        return arm_indices(arms, self.n_arms)
 
     @cached_property
     def _index(self) -> dict[Hashable, int]:

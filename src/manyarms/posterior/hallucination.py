@@ -64,7 +64,7 @@ class Hallucination:
     def watch(self, arms: ArrayLike) -> None:
         """Keep these arms' leverage current from now on; arms watched already are left out by the caller."""
         added = arm_indices(arms, self._posterior.pool.n_arms)
-        rows = self._state.columns.rows(added, self._state.sketch_size)
+        rows = self._state.rows(added)
         self.watched = np.concatenate([self.watched, added])
         self._watched_rows = np.concatenate([self._watched_rows, rows])
         self._before_run = np.concatenate([self._before_run, self._without_run(added, rows)])
@@ -105,7 +105,7 @@ class Hallucination:
                     reduced[where] -= form * form
             return np.maximum(reduced, 0.0)
         chosen = arm_indices(arms, self._posterior.pool.n_arms)
-        forms = self._state.columns.rows(chosen, self._state.sketch_size) @ directions.T
+        forms = self._state.rows(chosen) @ directions.T
         return np.asarray(np.maximum(self._state.leverage[chosen] - np.einsum("ij,ij->i", forms, forms), 0.0))
 
     def at_feedback(self, arm: int) -> Floats:

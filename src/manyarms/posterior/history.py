@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from manyarms.errors import InvalidRewardError
+from manyarms.support.append_log import AppendLog
 from manyarms.support.validation import Floats, Ints, arm_index, arm_indices, count, finite_rewards
 
 
 class History:
-    """Sufficient statistics of all rewards; its size is the number of *different* arms pulled."""
+    """Sufficient statistics of all rewards; its size is the number of *different* arms pulled.
+
+    `added` gives a longer history and leaves this one as it is; `add` lengthens this one.
+    """
 
     def __init__(self, n_arms: int) -> None:
         self.n_arms = count("n_arms", n_arms)
-        self._place: dict[int, int] = {}
-        self._arms: list[int] = []
-        self._totals = np.zeros((3, 16))  # counts, sums, squares, by order of first pull
+        self._arms: AppendLog[int] = AppendLog()
+        self._places: dict[int, int] = {}  # hints, shared by histories that grew from one another
+        self._totals = np.zeros((3, 0))  # counts, sums, squares, by order of first pull
 
     def __len__(self) -> int:
         return len(self._arms)
@@ -31,76 +36,97 @@ class History:
     @property
     def arms(self) -> Ints:
         """Different arms pulled, in order of their first pull."""
-        return np.array(self._arms, dtype=np.int64)
+        return np.fromiter(self._arms, dtype=np.int64, count=len(self))
 
     @property
     def counts(self) -> Floats:
         """Pulls of each of `arms`."""
-        return self._totals[0, : len(self)].copy()
+        return self._totals[0].copy()
 
     @property
     def sums(self) -> Floats:
         """Sum of rewards of each of `arms`."""
-        return self._totals[1, : len(self)].copy()
+        return self._totals[1].copy()
 
     @property
     def squares(self) -> Floats:
         """Sum of squared rewards of each of `arms`."""
-        return self._totals[2, : len(self)].copy()
+        return self._totals[2].copy()
 
     def count_of(self, arm: int) -> int:
         """Pulls of one arm, zero when it was never pulled."""
-        place = self._place.get(arm_index(arm, self.n_arms))
+        place = self._place(arm_index(arm, self.n_arms))
         return 0 if place is None else int(self._totals[0, place])
 
     def add(self, arms: ArrayLike, rewards: ArrayLike) -> None:
         """Count these pulls; nothing changes when one of them is invalid."""
+        self.__dict__.update(self.added(arms, rewards).__dict__)
+
+    def added(self, arms: ArrayLike, rewards: ArrayLike) -> History:
+        """The history with these pulls counted too."""
         indices = arm_indices(arms, self.n_arms)
-        self.record(indices, finite_rewards(rewards, len(indices)))
+        return self.recorded(indices, finite_rewards(rewards, len(indices)))
 
-    def record(self, indices: Ints, values: Floats) -> None:
-        """`add` for arms and rewards known to be right; only a sum that overflows is refused."""
-        if len(indices) == 1:  # the usual step
-            self._add_one(int(indices[0]), float(values[0]))
-            return
-        different, inverse = np.unique(indices, return_inverse=True)
-        fresh = [arm for arm in dict.fromkeys(indices.tolist()) if arm not in self._place]
-        new_place = {arm: len(self) + i for i, arm in enumerate(fresh)}
-        places = [new_place.get(arm, self._place.get(arm, -1)) for arm in different.tolist()]
-        self._reserve(len(self) + len(fresh))
-        totals = self._totals[:, places]
+    def recorded(self, indices: Ints, values: Floats) -> History:
+        """`added` for arms and rewards known to be right; only a sum that overflows is refused."""
+        places: dict[int, int] = {}
+        fresh: list[int] = []
+        for arm in dict.fromkeys(indices.tolist()):
+            place = self._place(arm)
+            if place is None:
+                place = len(self) + len(fresh)
+                fresh.append(arm)
+            places[arm] = place
+        totals = np.zeros((3, len(self) + len(fresh)))
+        totals[:, : len(self)] = self._totals
         with np.errstate(over="ignore"):
-            for row, amount in enumerate((np.ones_like(values), values, values * values)):
-                np.add.at(totals[row], inverse, amount)  # one by one: the same sums however pulls are batched
-        too_large = np.asarray(~np.isfinite(totals).all(axis=0))[inverse]
-        if too_large.any():
-            raise InvalidRewardError(f"reward {values[too_large][0]} is too large: its square overflows")
-        self._totals[:, places] = totals
-        self._arms += fresh
-        self._place.update(new_place)
+            if len(indices) == 1:  # the usual step
+                totals[:, places[int(indices[0])]] += (1.0, values[0], values[0] * values[0])
+            else:  # one by one: the same sums however pulls are batched
+                where = [places[arm] for arm in indices.tolist()]
+                for row, amount in enumerate((np.ones_like(values), values, values * values)):
+                    np.add.at(totals[row], where, amount)
+        if not np.isfinite(totals).all():
+            overflow = ~np.isfinite(totals).all(axis=0)
+            reward = next(v for arm, v in zip(indices.tolist(), values, strict=True) if overflow[places[arm]])
+            raise InvalidRewardError(f"reward {reward} is too large: the sum of squared rewards overflows")
+        return self._with(self.n_arms, self._arms.added(fresh), {arm: places[arm] for arm in fresh}, totals)
 
-    def _add_one(self, arm: int, value: float) -> None:
-        place = self._place.get(arm, len(self))
-        if not math.isfinite(value * value):
-            raise InvalidRewardError(f"reward {value} is too large: its square overflows")
-        self._reserve(place + 1)
-        total = self._totals[:, place] + (1.0, value, value * value)
-        if not math.isfinite(total[2]):
-            raise InvalidRewardError(f"reward {value} is too large: the sum of squares overflows")
-        self._totals[:, place] = total
-        if place == len(self):
-            self._arms.append(arm)
-            self._place[arm] = place
+    def on(self, n_arms: int) -> History:
+        """The same results on a pool with more arms."""
+        return self._with(n_arms, self._arms, {}, self._totals)
 
-    def restore(self, arms: Ints, counts: Floats, sums: Floats, squares: Floats) -> None:
-        """Replace everything by statistics read from another history."""
-        self._arms = arms.tolist()
-        self._place = {arm: place for place, arm in enumerate(self._arms)}
-        self._totals = np.array([counts, sums, squares], dtype=np.float64)
+    def relabelled(self, label: Callable[[Ints], Ints], n_arms: int) -> History:
+        """The same results with other numbers for the arms."""
+        return History.from_plain(self.to_plain() | {"arms": label(self.arms)}, n_arms)
 
-    def _reserve(self, size: int) -> None:
-        if size > self._totals.shape[1]:
-            self._totals = np.pad(self._totals, ((0, 0), (0, 2 * size - self._totals.shape[1])))
+    def with_rewards(self, sums: Floats, squares: Floats) -> History:
+        """The same pulls with other rewards, given as sums and sums of squares in the order of `arms`."""
+        return History.from_plain(self.to_plain() | {"sums": sums, "squares": squares}, self.n_arms)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Four arrays of one length."""
+        return {"arms": self.arms, "counts": self.counts, "sums": self.sums, "squares": self.squares}
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any], n_arms: int) -> History:
+        """What `to_plain` wrote."""
+        arms = np.asarray(plain["arms"], dtype=np.int64).tolist()
+        totals = np.array([plain["counts"], plain["sums"], plain["squares"]], dtype=np.float64)
+        places = {arm: place for place, arm in enumerate(arms)}
+        return cls(n_arms)._with(n_arms, AppendLog(arms), places, totals)
+
+    def _with(self, n_arms: int, arms: AppendLog[int], new: dict[int, int], totals: Floats) -> History:
+        longer = History.__new__(History)
+        self._places.update(new)
+        longer.n_arms, longer._arms, longer._places, longer._totals = n_arms, arms, self._places, totals
+        return longer
+
+    def _place(self, arm: int) -> int | None:
+        place = self._places.get(arm)
+        if place is None or (place < len(self) and self._arms[place] == arm):
+            return place
+        return next((place for place, known in enumerate(self._arms) if known == arm), None)
 
 
 def grouped(arms: Ints, rewards: Floats) -> tuple[Ints, Floats, Floats]:

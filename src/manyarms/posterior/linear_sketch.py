@@ -19,14 +19,14 @@ from manyarms.embeddings.linear import LinearFeatures
 from manyarms.kernels import KernelLike
 from manyarms.pool.pool import Pool
 from manyarms.posterior.frequent_directions import FrequentDirections
-from manyarms.posterior.posterior import Posterior
 from manyarms.posterior.precision import InversePrecision
+from manyarms.posterior.sparse_gp import SparseGP
 from manyarms.posterior.state import PosteriorState
 from manyarms.posterior.update import PoolValues, Weights
 from manyarms.support.validation import Floats, Ints, count
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SketchedState(PosteriorState):
     """A posterior's state with the sketch it rests on."""
 
@@ -38,8 +38,8 @@ class SketchedState(PosteriorState):
         return 0.0 if self.sketch is None else self.sketch.escaped
 
 
-class SketchedPosterior(Posterior):
-    """Linear regression whose V is replaced by a sketch of `size` rows. Everything else is as ever."""
+class SketchedLinearModel(SparseGP):
+    """Linear regression whose V is replaced by a sketch of `size` rows; the rest is inherited."""
 
     def __init__(
         self, pool: Pool, kernel: KernelLike, ridge: float, size: int, *, storage: DTypeLike = np.float64
@@ -48,41 +48,39 @@ class SketchedPosterior(Posterior):
         feature_map = LinearFeatures(kernel, pool.n_features)
         super().__init__(pool, kernel, ridge, storage=storage, residual=False, feature_map=feature_map)
 
-    def advanced(self, wanted: Ints, pulled: Ints, counts: Floats, sums: Floats) -> PosteriorState:
-        """Take the pulled rows into the sketch and b; one pass over the pool for mean and variance."""
-        state, known = self._sketched(), len(self.state.arms)
-        merged = self._merged(pulled, counts, sums)
+    def advanced(
+        self, state: PosteriorState, wanted: Ints, pulled: Ints, counts: Floats, sums: Floats
+    ) -> PosteriorState:
+        """Add the pulled rows to the sketch and to b; one pass over the pool for mean and variance."""
         if not len(pulled):
-            return merged
-        rows = state.pulled_rows
+            return state
+        state = state.writable()
+        known, merged = len(state.arms), _sketched(state.merged(pulled, counts, sums))
+        rows = state.shared.pulled_rows
         rows.reserve(len(merged.arms), state.sketch_size)
-        rows.write(
-            slice(known, len(merged.arms)),
-            slice(None),
-            state.columns.rows(merged.arms[known:], state.sketch_size),
-        )
-        assert state.sketch is not None
-        sketch = state.sketch.updated(state.columns.rows(pulled, state.sketch_size), counts)
-        return self._on(sketch, replace(state, arms=merged.arms, counts=merged.counts, sums=merged.sums))
+        rows.write(slice(known, len(merged.arms)), slice(None), state.rows(merged.arms[known:]))
+        new = merged.arms[known:].tolist()
+        state.shared.places.update(zip(new, range(known, len(merged.arms)), strict=True))
+        assert merged.sketch is not None
+        return self._on(merged.sketch.updated(state.rows(pulled), counts), merged)
 
     def _rebuilt_on(self, embedding: Embedding, state: PosteriorState) -> PosteriorState:
-        """The columns as ever, then the sketch of all pulls from nothing."""
+        """The columns as in any posterior, then the sketch of all pulls from nothing."""
         plain = super()._rebuilt_on(embedding, state)
-        rows = plain.pulled_rows.corner(len(plain.arms), plain.sketch_size)
-        sketch = FrequentDirections(self._size, plain.sketch_size).updated(rows, plain.counts)
+        sketch = FrequentDirections(self._size, plain.sketch_size).updated(plain.pulled_rows, plain.counts)
         inherited = {field.name: getattr(plain, field.name) for field in fields(PosteriorState)}
         return self._on(sketch, SketchedState(**inherited))
 
     def _on(self, sketch: FrequentDirections, state: SketchedState) -> SketchedState:
         """Mean, variance and weights that follow from a sketch and the pulls in `state`."""
         ridge, d = self.ridge, state.sketch_size
-        target = state.pulled_rows.corner(len(state.arms), d).T @ state.sums
-        vector = sketch.apply_inverse(target, ridge)
+        vector = sketch.apply_inverse(state.pulled_rows.T @ state.sums, ridge)
         # det V ≤ det(BᵀB + (λ + ρ)I): what the width may count on without having seen V.
         log_det = sketch.log_determinant(ridge + sketch.escaped) - d * np.log(ridge)
         mean, quadratic = np.empty(self.pool.n_arms), np.empty(self.pool.n_arms)
+        embedding = self.embedding(state)
         for where, block in self.pool.blocks(bytes_per_arm=24 * d):
-            Z = self.embedding().matrix(block)
+            Z = embedding.matrix(block)
             mean[where], quadratic[where] = Z @ vector, sketch.quadratic(Z, ridge)
         return replace(
             state,
@@ -91,27 +89,26 @@ class SketchedPosterior(Posterior):
             pool_values=PoolValues(state.pool_values.residual, quadratic, mean),
         )
 
-    def snapshot(self) -> dict[str, Any]:
+    def to_plain(self, state: PosteriorState) -> dict[str, Any]:
         """The arrays of any posterior, and the sketch."""
-        sketch = self._sketched().sketch
+        sketch = _sketched(state).sketch
         assert sketch is not None
         return {
-            **super().snapshot(),
+            **super().to_plain(state),
             "sketch_rows": sketch.rows,
             "sketch_escaped": np.array(sketch.escaped),
         }
 
-    def restore(self, arrays: Mapping[str, Any]) -> None:
-        """Go to a state taken with `snapshot`."""
-        super().restore(arrays)
-        sketch = FrequentDirections(
-            self._size, self.state.sketch_size, arrays["sketch_rows"], float(arrays["sketch_escaped"])
-        )
-        self.state = replace(self._sketched(), sketch=sketch)
+    def from_plain(self, arrays: Mapping[str, Any]) -> PosteriorState:
+        """The state that `to_plain` wrote."""
+        state = _sketched(super().from_plain(arrays))
+        rows, escaped = arrays["sketch_rows"], float(arrays["sketch_escaped"])
+        return replace(state, sketch=FrequentDirections(self._size, state.sketch_size, rows, escaped))
 
-    def _sketched(self) -> SketchedState:
-        assert isinstance(self.state, SketchedState)
-        return self.state
+
+def _sketched(state: PosteriorState) -> SketchedState:
+    assert isinstance(state, SketchedState)
+    return state
 
 
 def _precision(sketch: FrequentDirections, ridge: float) -> InversePrecision:

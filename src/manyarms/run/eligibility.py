@@ -1,47 +1,53 @@
-"""Which arms may be chosen in a batch, and how often, after those tried, out, failed and left out."""
+"""Which arms may be chosen in a batch, and how often."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from manyarms.errors import InvalidParameterError, NothingToAskError
+from manyarms.pool.pool import Pool
 from manyarms.posterior.history import History
-from manyarms.run.tickets import Ledger
-from manyarms.support.validation import Floats, Ints, arm_indices, as_array, count
+from manyarms.run.tickets import Tickets
+from manyarms.support.validation import Floats, Ints, as_array, count
+
+REPEATS = ("allow", "forbid", "fresh")
 
 
 def repeats_setting(given: object) -> str | int:
     """ "allow", "forbid", "fresh", or how often an arm may be pulled at most."""
-    return (
-        given if isinstance(given, str) and given in ("allow", "forbid", "fresh") else count("repeats", given)
-    )
+    if isinstance(given, str):
+        if given not in REPEATS:
+            rule = "'allow', 'forbid', 'fresh', or the largest number of pulls of one arm"
+            raise InvalidParameterError("repeats", given, rule)
+        return given
+    return count("repeats", given)
 
 
 @dataclass(frozen=True)
-class Allowance:
+class Eligibility:
     """For one batch: how often it may hold each arm, and which arms come first.
 
-    Those are the last untried ones, where fresh arms run out and the batch needs more.
+    Those are the arms that have not been tried, when there are fewer of them than the batch needs.
     """
 
     times: Floats
     first: Ints
-    used_up: bool  # whether any arm may be left out for what has become of it, not only as not eligible
+    used_up: bool  # whether arms may be excluded for what has become of them, not only as not eligible
 
     def check(self, limit: int | None, exactly: bool) -> None:
-        """An error where no arm may be chosen, or fewer than a batch of exactly this size needs."""
+        """Raise an error if no arm may be chosen, or fewer than a batch of exactly this size needs."""
         possible = np.maximum(self.times, 0.0).sum()
         if possible <= 0:
             raise NothingToAskError(
-                "no arm may be chosen: all are used up, failed too often or not eligible"
+                "no arm may be chosen: every arm is used up, has failed too often or is not eligible"
                 if self.used_up
                 else "no arm is eligible"
             )
         if exactly and limit is not None and possible < limit:
-            raise NothingToAskError(f"{limit} arms asked for, only {int(possible)} pulls are allowed")
+            raise NothingToAskError(f"{limit} arms were asked for, but only {int(possible)} pulls are allowed")
 
     @property
     def others(self) -> Floats:
@@ -51,49 +57,50 @@ class Allowance:
         return times
 
 
-def allowance(
+def eligibility(
+    pool: Pool,
     history: History,
-    ledger: Ledger,
+    tickets: Tickets,
+    *,
     repeats: str | int,
     max_failures: int | None,
-    eligible: ArrayLike | None,
+    eligible: Any,
     size: int,
-) -> Allowance:
+) -> Eligibility:
     """For a batch of at least this size; the settings are those of `Optimizer`."""
-    times = np.full(history.n_arms, np.inf)
+    times = np.full(pool.n_arms, np.inf)
     if repeats not in ("allow", "fresh"):
         times[:] = 1.0 if repeats == "forbid" else float(repeats)
         times[history.arms] -= history.counts
-        for arm, pulls in ledger.pending_counts().items():
+        for arm, pulls in tickets.pending_counts().items():
             times[arm] -= pulls
     if max_failures is not None:
-        for arm, failed in ledger.failures.items():
+        for arm, failed in tickets.failures.items():
             if failed >= max_failures:
                 times[arm] = 0.0
     if eligible is not None:
-        times[~_mask(eligible, history.n_arms)] = 0.0
+        times[~_mask(eligible, pool)] = 0.0
     nobody = np.empty(0, dtype=np.int64)
-    used_up = repeats != "allow" or bool(ledger.failures)
+    used_up = repeats != "allow" or bool(tickets.failures)
     if repeats != "fresh":
-        return Allowance(times, nobody, used_up)
+        return Eligibility(times, nobody, used_up)
     fresh = np.minimum(times, 1.0)
     fresh[history.arms] = 0.0
-    fresh[list(ledger.pending.values())] = 0.0
+    fresh[list(tickets.pending.values())] = 0.0
     untried = np.flatnonzero(fresh > 0)
     enough = len(untried) >= size
-    return Allowance(fresh, nobody, used_up) if enough else Allowance(times, untried, used_up)
+    return Eligibility(fresh, nobody, used_up) if enough else Eligibility(times, untried, used_up)
 
 
-def _mask(eligible: ArrayLike, n_arms: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _mask(eligible: Any, pool: Pool) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     array = as_array("eligible", eligible)
     if array.dtype == np.dtype(bool):
-        if array.shape != (n_arms,):
-            raise InvalidParameterError(
-                "eligible", array.shape, f"a mask over all {n_arms} arms or arm indices"
-            )
+        if array.shape != (pool.n_arms,):
+            rule = f"a mask over all {pool.n_arms} arms, arm indices or ids"
+            raise InvalidParameterError("eligible", array.shape, rule)
         return array
-    if array.shape == (n_arms,) and n_arms > 2 and np.isin(array, (0, 1)).all():
+    if array.shape == (pool.n_arms,) and pool.n_arms > 2 and np.isin(array, (0, 1)).all():
         raise InvalidParameterError("eligible", "zeros and ones", "a mask of True and False, or indices")
-    mask = np.zeros(n_arms, dtype=bool)
-    mask[arm_indices(array, n_arms)] = True
+    mask = np.zeros(pool.n_arms, dtype=bool)
+    mask[pool.arms_of(eligible)] = True
     return mask

@@ -1,4 +1,4 @@
-"""Results as they are told: rewards checked, failures marked, and the order in which they are taken in."""
+"""Results as they are told: rewards checked, failures marked, and put in order for the next feedback."""
 
 from __future__ import annotations
 
@@ -16,12 +16,22 @@ Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Told:
-    """A result waiting to be taken in; `order` sorts results by ticket, unasked ones last."""
+class ToldResult:
+    """A reward that waits for the next feedback; `order` sorts results by ticket, unasked ones last."""
 
     order: tuple[int, int]
     arm: int
-    reward: float
+    utility: float  # the reward, or its negative where rewards are minimised
+
+    def to_plain(self) -> list[Any]:
+        """Four numbers."""
+        return [*self.order, self.arm, self.utility]
+
+    @classmethod
+    def from_plain(cls, plain: Sequence[Any]) -> ToldResult:
+        """What `to_plain` wrote."""
+        kind, number, arm, utility = plain
+        return cls((kind, number), arm, utility)
 
 
 def failure_flags(failed: bool | Sequence[bool], expected: int) -> Flags:

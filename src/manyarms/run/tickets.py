@@ -1,37 +1,39 @@
-"""Who owes a result: tickets handed out, told, failed and given up."""
+"""Which results are still due: tickets handed out, told, failed and given up."""
 
 from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from manyarms.errors import AlreadyToldError, UnknownTicketError
+from manyarms.support.validation import Ints
 
 
-class Ledger:
-    """Tickets are counted up from 0; one that is neither pending nor forgotten has been told."""
+@dataclass(frozen=True)
+class Tickets:
+    """Tickets are numbered from 0. One that is neither pending nor given up has a result.
 
-    def __init__(self) -> None:
-        self.next_ticket = 0
-        self.pending: dict[int, int] = {}  # ticket -> arm
-        self.forgotten: set[int] = set()
-        self.failures: Counter[int] = Counter()  # failed pulls by arm
+    The mappings are never modified: every method returns new tickets.
+    """
 
-    def issue(self, arms: Iterable[int]) -> list[int]:
-        """One new ticket per arm."""
-        tickets = []
-        for arm in arms:
-            self.pending[self.next_ticket] = arm
-            tickets.append(self.next_ticket)
-            self.next_ticket += 1
-        return tickets
+    next_ticket: int = 0
+    pending: Mapping[int, int] = field(default_factory=dict)  # ticket → arm
+    forgotten: frozenset[int] = frozenset()
+    failures: Mapping[int, int] = field(default_factory=dict)  # failed pulls by arm
 
-    def check(self, tickets: list[int]) -> None:
-        """Raise unless every ticket is pending and named once."""
+    def issued(self, arms: Iterable[int]) -> tuple[Tickets, list[int]]:
+        """With one new ticket per arm, and the new tickets."""
+        new = dict(enumerate(arms, start=self.next_ticket))
+        later = replace(self, next_ticket=self.next_ticket + len(new), pending={**self.pending, **new})
+        return later, list(new)
+
+    def check(self, tickets: Sequence[int]) -> None:
+        """Raise an error unless every ticket is pending and named once."""
         seen: set[int] = set()
         for ticket in tickets:
             if ticket in self.forgotten:
@@ -41,30 +43,74 @@ class Ledger:
             if not 0 <= ticket < self.next_ticket:
                 raise UnknownTicketError(f"ticket {ticket} was never handed out")
             if ticket not in self.pending:
-                raise AlreadyToldError(f"ticket {ticket} was told already")
+                raise AlreadyToldError(f"ticket {ticket} already has a result")
             if ticket in seen:
                 raise AlreadyToldError(f"ticket {ticket} is named twice")
             seen.add(ticket)
 
-    def settle(self, ticket: int) -> int:
-        """Take a pending ticket off the list; its arm."""
-        return self.pending.pop(ticket)
-
-    def forget(self, tickets: list[int]) -> None:
-        """Give tickets up, as if they had never been handed out."""
-        self.check(tickets)
+    def settled(self, tickets: Iterable[int]) -> Tickets:
+        """With these pending tickets answered."""
+        pending = dict(self.pending)
         for ticket in tickets:
-            self.settle(ticket)
-            self.forgotten.add(ticket)
+            del pending[ticket]
+        return replace(self, pending=pending)
+
+    def given_up(self, tickets: Sequence[int]) -> Tickets:
+        """As if these tickets had never been handed out."""
+        self.check(tickets)
+        return replace(self.settled(tickets), forgotten=self.forgotten | set(tickets))
+
+    def with_failures(self, arms: Iterable[int]) -> Tickets:
+        """With one more failed pull of each of these arms."""
+        return replace(self, failures=dict(Counter(self.failures) + Counter(arms)))
 
     @property
     def spent(self) -> int:
-        """Pulls that count against a budget: all handed out but not given up."""
+        """Pulls that count against a budget: all that were handed out and not given up."""
         return self.next_ticket - len(self.forgotten)
 
-    def pending_counts(self) -> Counter[int]:
-        """Pulls still out, by arm."""
+    def pending_counts(self) -> dict[int, int]:
+        """Pulls whose result is still due, by arm."""
         return Counter(self.pending.values())
+
+    def relabelled(self, label: Callable[[Ints], Ints]) -> Tickets:
+        """The same tickets with other numbers for the arms."""
+        return replace(
+            self,
+            pending=dict(zip(self.pending, relabelled(self.pending.values(), label), strict=True)),
+            failures=dict(
+                zip(relabelled(self.failures, label), self.failures.values(), strict=True)
+            ),
+        )
+
+    @property
+    def arms(self) -> list[int]:
+        """Every arm named here."""
+        return [*self.pending.values(), *self.failures]
+
+    def to_plain(self) -> dict[str, Any]:
+        """Numbers and lists."""
+        return {
+            "next_ticket": self.next_ticket,
+            "pending": list(self.pending.items()),
+            "forgotten": sorted(self.forgotten),
+            "failures": list(self.failures.items()),
+        }
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Tickets:
+        """What `to_plain` wrote."""
+        return cls(
+            plain["next_ticket"],
+            {ticket: arm for ticket, arm in plain["pending"]},
+            frozenset(plain["forgotten"]),
+            {arm: times for arm, times in plain["failures"]},
+        )
+
+
+def relabelled(arms: Iterable[int], label: Callable[[Ints], Ints]) -> list[int]:
+    """Other numbers for some arms."""
+    return [int(arm) for arm in label(np.fromiter(arms, dtype=np.int64))]
 
 
 def as_tickets(tickets: Any) -> list[int]:

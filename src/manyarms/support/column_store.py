@@ -7,7 +7,7 @@ or held twice: at a million arms the columns are all the memory there is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,13 @@ class Columns:
         """Store `values` (rows × columns) from column `first` on; the room must have been reserved."""
         for start, begin, stop, panel in self._parts(first, first + values.shape[1]):
             panel[begin - start : stop - start, row] = values[:, begin - first : stop - first].T
+
+    def write_parts(self, row: slice, parts: Sequence[NDArray[Any]]) -> None:
+        """Store arrays of rows × columns side by side, from the first column on."""
+        first = 0
+        for part in parts:
+            self.write(row, first, part)
+            first += part.shape[1]
 
     def parts(self, columns: int) -> list[NDArray[Any]]:
         """The first columns, panel by panel, as views of rows × columns."""

@@ -1,0 +1,165 @@
+"""A batch is chosen: which arms are eligible, which rule fills the batch, and what is recorded about it."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from manyarms.choice.exploration import WithExploration
+from manyarms.choice.final_batch import FinalBatch
+from manyarms.choice.selection import (
+    BatchContext,
+    FilledBatch,
+    FromDesign,
+    SelectionRule,
+    StartWith,
+    UniformStart,
+    UpperBounds,
+)
+from manyarms.errors import BudgetSpentError, InvalidParameterError
+from manyarms.learning import design_size, initial_design
+from manyarms.posterior.hallucination import Hallucination
+from manyarms.run.context import RunContext
+from manyarms.run.eligibility import Eligibility, eligibility
+from manyarms.run.feedback import with_feedback
+from manyarms.run.state import RunState
+from manyarms.run.trace import Batch, unanswered
+from manyarms.support.validation import Floats, count
+
+
+@dataclass(frozen=True)
+class BatchRequest:
+    """How many arms are asked for (`limit` of them exactly, or at most), and which are eligible."""
+
+    limit: int | None
+    exactly: bool
+    eligibility: Eligibility
+    final: bool  # whether it spends the rest of the budget
+
+
+def request(
+    context: RunContext, state: RunState, n: int | None, at_most: int | None, eligible: Any
+) -> BatchRequest:
+    """The request that the arguments of `Optimizer.ask` make, checked against budget and pool."""
+    if n is not None and at_most is not None:
+        raise InvalidParameterError("at_most", at_most, "left out when exactly n arms are asked for")
+    exactly = n is not None
+    limit = count("n", n) if exactly else None if at_most is None else count("at_most", at_most)
+    left = math.inf if context.budget is None else context.budget - state.tickets.spent
+    if left <= 0:
+        raise BudgetSpentError(f"all {context.budget} pulls of the budget have been handed out")
+    if limit is not None and exactly and limit > left:
+        raise BudgetSpentError(
+            f"{limit} arms were asked for, but the budget of {context.budget} has {left} left"
+        )
+    if context.budget is not None:
+        limit = int(left) if limit is None else min(limit, int(left))
+    allowed = eligibility(
+        context.pool,
+        state.history,
+        state.tickets,
+        repeats=context.repeats,
+        max_failures=context.max_failures,
+        eligible=eligible,
+        size=limit if exactly and limit is not None else 1,
+    )
+    allowed.check(limit, exactly)
+    return BatchRequest(limit, exactly, allowed, final=exactly and limit == left)
+
+
+def asked(context: RunContext, state: RunState, wanted: BatchRequest) -> tuple[RunState, Batch]:
+    """The state after a batch has been handed out, and the batch."""
+    started = time.perf_counter()
+    state = _with_design(context, with_feedback(context, state), wanted.limit if wanted.exactly else None)
+    width = state.belief.width()
+    filled = _filled(context, state, wanted, width)
+    later, issued = state.tickets.issued(filled.arms)
+    arms, tickets = np.array(filled.arms, dtype=np.int64), np.array(issued, dtype=np.int64)
+    arms.flags.writeable = tickets.flags.writeable = False  # the trace and the caller share them
+    why, posterior = tuple(filled.why), state.belief.state
+    record = unanswered(
+        arms,
+        tickets,
+        dictionary_size=posterior.sketch_size,
+        width=width,
+        effective_dimension=posterior.effective_dimension,
+        ended_because=filled.ended_because,
+        ratio=filled.ratio,
+        seconds=time.perf_counter() - started,
+        why=why,
+    )
+    after = replace(
+        state, tickets=later, trace=state.trace.with_batch(record), n_batches=state.n_batches + 1
+    )
+    ids = context.pool.ids_of(arms)
+    return after, Batch(arms, ids, tickets, filled.ended_because, filled.ratio, why)
+
+
+def _filled(context: RunContext, state: RunState, wanted: BatchRequest, width: float) -> FilledBatch:
+    belief, allowed = state.belief, wanted.eligibility
+    posterior = belief.posterior
+    overlay = Hallucination(posterior)
+    for arm, times in sorted(state.tickets.pending_counts().items()):
+        overlay.pull(arm, times)
+    batch = BatchContext(
+        posterior=posterior,
+        overlay=overlay,
+        stopping_rule=belief.policy.stopping_rule(),
+        width=width,
+        batch_ratio=belief.policy.ratio_bound if context.keeps_promise else math.inf,
+        allowed=allowed.times,
+        limit=wanted.limit,
+        exactly=wanted.exactly,
+        stream=lambda purpose: context.streams.at(purpose, state.n_batches),
+        lazy=context.lazy,
+        prior=belief.prior,
+    )
+    size = wanted.limit - len(allowed.first) if wanted.exactly and wanted.limit is not None else None
+    rule = _selection_rule(context, state, allowed.others, size, wanted.final)
+    first = tuple(allowed.first.tolist())
+    return (StartWith(first, rule, "requested") if first else rule).fill(batch)
+
+
+def _selection_rule(
+    context: RunContext, state: RunState, allowed: Floats, size: int | None, final: bool
+) -> SelectionRule:
+    """The initial design until it has been handed out; then, once there are results, the policy's rule.
+
+    A batch of a given size that is larger than what is left of the design is filled up by the policy. The
+    final batch has no use for a design. Where bounds promise nothing, large batches have exploration arms.
+    """
+    left = () if final and state.belief.state.pulls else _left_of_design(state, allowed)
+    if not state.belief.state.pulls:
+        return FromDesign(left) if left else UniformStart()
+    rule = state.belief.policy.selection_rule()
+    if isinstance(rule, UpperBounds) and not context.keeps_promise:
+        rule = FinalBatch(rule) if final else WithExploration(rule)
+    if not left:
+        return rule
+    if size is None or size <= len(left):
+        return FromDesign(left)
+    return StartWith(left, rule, "initial design")
+
+
+def _left_of_design(state: RunState, allowed: Floats) -> tuple[int, ...]:
+    """The arms of the initial design still to be handed out; none once there are as many results."""
+    if state.design is None or len(state.history) >= len(state.design):
+        return ()
+    taken = {*state.history.arms.tolist(), *state.tickets.arms}
+    return tuple(arm for arm in state.design if arm not in taken and allowed[arm] > 0)
+
+
+def _with_design(context: RunContext, state: RunState, at_least: int | None) -> RunState:
+    """With an initial design, where the model is learned and hardly anything has been told yet."""
+    prepared = context.prepared
+    if prepared is None or state.design is not None:
+        return state
+    size = max(design_size(prepared, context.budget), min(at_least or 0, context.pool.n_arms))
+    if len(state.history) >= size:
+        return replace(state, design=())
+    drawn = initial_design(prepared, size, context.streams.at("design"))
+    return replace(state, design=tuple(drawn.tolist()))

@@ -1,0 +1,52 @@
+"""Results come in: they are recorded at once, and used at the next feedback."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from manyarms.errors import InvalidParameterError
+from manyarms.run.context import RunContext
+from manyarms.run.results import ToldResult, failure_flags, reward_values
+from manyarms.run.state import RunState
+from manyarms.run.tickets import as_tickets
+
+
+def told(
+    context: RunContext,
+    state: RunState,
+    tickets: Any = None,
+    rewards: ArrayLike | None = None,
+    arms: Any = None,
+    failed: bool | Sequence[bool] = False,
+) -> RunState:
+    """The state with the results of some tickets or, with `arms`, of pulls that nobody asked for."""
+    if (tickets is None) == (arms is None):
+        raise InvalidParameterError("tell", None, "given a batch, tickets, or arms=… (exactly one of them)")
+    if arms is not None:
+        named: list[int] | None = None
+        owners = context.pool.arms_of(arms)
+    else:
+        named = as_tickets(tickets)
+        state.tickets.check(named)
+        owners = np.array([state.tickets.pending[ticket] for ticket in named], dtype=np.int64)
+    flags = failure_flags(failed, len(owners))
+    values = reward_values(rewards, flags)
+    utilities = context.sign * values
+    measured = np.flatnonzero(~flags)
+    kind = 1 if named is None else 0
+    order = range(state.n_unasked, state.n_unasked + len(owners)) if named is None else named
+    new = tuple(ToldResult((kind, order[i]), int(owners[i]), float(utilities[i])) for i in measured.tolist())
+    still_due = state.tickets if named is None else state.tickets.settled(named)
+    return replace(
+        state,
+        history=state.history.recorded(owners[measured], utilities[measured]),
+        tickets=still_due.with_failures(owners[flags].tolist()) if flags.any() else still_due,
+        trace=state.trace if named is None else state.trace.with_results(named, values, flags),
+        waiting=state.waiting + new,
+        n_unasked=state.n_unasked + (len(owners) if named is None else 0),
+    )
