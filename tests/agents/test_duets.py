@@ -12,7 +12,7 @@ from scipy import stats
 
 import manyarms as ma
 from manyarms import agents
-from manyarms.agents.duets.schedule import epoch_lengths, delta_prime, theoretical_oversampling, trim_width
+from manyarms.agents.duets.schedule import delta_prime, epoch_lengths, theoretical_oversampling, trim_width
 from manyarms.agents.executors import make_host
 from manyarms.agents.protocol.messages import Confirm, Ready
 from manyarms.errors import InvalidParameterError

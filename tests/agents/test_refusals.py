@@ -60,7 +60,8 @@ def test_stale_and_repeated_messages_are_counted_and_ignored() -> None:
     ignored = server.ignored
     assert server.receive(message) == []
     assert server.receive(m.Ready(1, 1, bytes(8), bytes(8))) == []
-    assert server.receive(m.ProjectedRewards(2, 1, bytes(8), np.zeros(len(inducing.points)))) == []  # another S
+    of_another_s = m.ProjectedRewards(2, 1, bytes(8), np.zeros(len(inducing.points)))
+    assert server.receive(of_another_s) == []
     assert server.ignored == ignored + 3
     assert set(server.projections) == {0}
 

@@ -49,7 +49,7 @@ MODULES = {module_name(path): path for path in sorted(SOURCE.rglob("*.py"))}
 
 
 def imported(path: Path) -> set[str]:
-    """Modules of this package that a file imports: at its top, inside a function, or for type checking only."""
+    """The modules of this package that a file imports, including inside functions and for type checking."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
