@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import manyarms
@@ -46,19 +45,10 @@ def module_name(path: Path) -> str:
 MODULES = {module_name(path): path for path in sorted(SOURCE.rglob("*.py"))}
 
 
-def statements(tree: ast.AST) -> Iterator[ast.AST]:
-    """Everything that may run, inside functions too; not what is for the type checker alone."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            continue
-        yield node
-        yield from statements(node)
-
-
 def imported(path: Path) -> set[str]:
-    """Modules of this package that a file imports, at its top or inside a function."""
+    """The modules of this package that a file imports, including inside functions and for type checking."""
     found: set[str] = set()
-    for node in statements(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
