@@ -16,7 +16,7 @@ from manyarms.choice.final_batch import FinalBatch
 from manyarms.choice.selection import SelectionRule, UpperBounds
 from manyarms.errors import InvalidParameterError, UnsuitableKernelError
 from manyarms.learning import LearnedModel, Prepared, Targets, learn, prepare, should_refit
-from manyarms.learning.prepared import takes
+from manyarms.learning.prepared_pool import takes
 from manyarms.policies import Policy
 from manyarms.pool.pool import Pool
 from manyarms.posterior.history import History
