@@ -61,7 +61,7 @@ class Modelled:
         """Whether bounds grow with how far a batch has gone past its ratio.
 
         That keeps the promise of a width that has one. The practical width of a learned model has none,
-        and grown by the size of a plate it would only explore (docs/no-knobs.md).
+        and grown by the size of a plate it would only explore (docs/measurements.md).
         """
         return self.model is None or self.asked.width != "auto"
 
