@@ -16,7 +16,7 @@ from manyarms.choice.final_batch import FinalBatch
 from manyarms.choice.selection import SelectionRule, UpperBounds
 from manyarms.errors import InvalidParameterError, UnsuitableKernelError
 from manyarms.learning import LearnedModel, Prepared, Targets, learn, prepare, should_refit
-from manyarms.learning.prepared import takes
+from manyarms.learning.prepared_pool import takes
 from manyarms.policies import Policy
 from manyarms.pool.pool import Pool
 from manyarms.posterior.history import History
@@ -61,7 +61,7 @@ class Modelled:
         """Whether bounds grow with how far a batch has gone past its ratio.
 
         That keeps the promise of a width that has one. The practical width of a learned model has none,
-        and grown by the size of a plate it would only explore (docs/no-knobs.md).
+        and grown by the size of a plate it would only explore (docs/measurements.md).
         """
         return self.model is None or self.asked.width != "auto"
 
