@@ -19,8 +19,8 @@ from manyarms.learning import (
     prepare,
     should_refit,
 )
-from manyarms.learning.kernel_families import Distances
-from manyarms.learning.model import GROWTH_OF_SOME
+from manyarms.learning.kernel_families import StationaryFamily
+from manyarms.learning.model import MIDRANGE_GROWTH
 from manyarms.posterior.history import History
 
 UNBOUNDED = 1e12  # batch_ratio under which a batch of any size keeps its width
@@ -41,7 +41,7 @@ class Setting:
     repeats: str = "forbid"
     design: int | None = None
     first: str = "matern"  # the first arms: a k-DPP with this kernel (rbf, matern, short), or uniform
-    growth: float = GROWTH_OF_SOME  # of the number of different arms between fits, once there are some
+    growth: float = MIDRANGE_GROWTH  # of the number of different arms between fits, once there are some
     widen: bool = False  # widen β as the batch shrinks variances
     options: tuple[tuple[str, float], ...] = ()
     needs: tuple[str, ...] = ()  # other libraries, which choose instead of this one (`peer_choices`)
@@ -87,9 +87,9 @@ POOLS = ("abalone", "esol", "housing", "enamine", "sgemm")
 
 def _limited(prepared: Prepared, setting: Setting) -> Prepared:
     families = prepared.families
-    if setting.kernel != "auto" and isinstance(families[0], Distances):
+    if setting.kernel != "auto" and isinstance(families[0], StationaryFamily):
         wanted = None if setting.kernel == "rbf" else 2.5
-        families = tuple(f for f in families if isinstance(f, Distances) and f.nu == wanted)
+        families = tuple(f for f in families if isinstance(f, StationaryFamily) and f.nu == wanted)
     groups = () if setting.scales == "shared" else prepared.groups
     return replace(prepared, families=families, groups=groups)
 
@@ -119,7 +119,7 @@ def _first_arms(prepared: Prepared, kind: str, size: int, rng: np.random.Generat
     if kind == "uniform":
         return rng.permutation(prepared.pool.n_arms)[:size]
     family = prepared.families[0]
-    if isinstance(family, Distances):
+    if isinstance(family, StationaryFamily):
         factor, nu = {"rbf": (1.0, None), "matern": (1.0, 2.5), "short": (0.4, 2.5)}[kind]
         family = replace(family, spreads=tuple(factor * s for s in family.spreads), nu=nu)
     return initial_design(replace(prepared, families=(family,)), size, rng)

@@ -73,7 +73,7 @@ def test_after_a_sync_every_dis_agent_has_everybodys_data(domain: Any, seed: int
     assert run.server.left_out == [()] * run.server.sync
     at = POOL.features[:60]
     for member in run.members:
-        shared = [sum(len(r) for _, r in own) for own in run.server.held]
+        shared = [sum(len(r) for _, r in own) for own in run.server.data]
         shared[member.number] = T
         points = np.concatenate([p[:k] for p, k in zip(run.points, shared, strict=True)])
         values = np.concatenate([v[:k] for v, k in zip(run.values, shared, strict=True)])

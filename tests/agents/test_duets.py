@@ -12,7 +12,7 @@ from scipy import stats
 
 import manyarms as ma
 from manyarms import agents
-from manyarms.agents.duets.schedule import epoch_lengths, failure_share, theoretical_inclusion, trim_width
+from manyarms.agents.duets.schedule import delta_prime, epoch_lengths, theoretical_oversampling, trim_width
 from manyarms.agents.executors import make_host
 from manyarms.agents.protocol.messages import Confirm, Ready
 from manyarms.errors import InvalidParameterError
@@ -47,14 +47,14 @@ def test_epochs_follow_the_square_root_rule_and_sum_to_the_horizon(horizon: int,
 
 
 def test_theoretical_constants() -> None:
-    share = failure_share(0.1, 4, 300)
+    share = delta_prime(0.1, 4, 300)
     assert share == 0.1 / (2 * 4 * 300)
     deviation = 0.3 * math.sqrt(2 / 0.2 * math.log(2 / share))
     assert trim_width("printed", 2.0, 0.3, 0.2, share) == pytest.approx(2.0 + deviation, rel=1e-14)
     proved = math.sqrt(3) * ((1 + math.sqrt(2)) * 2.0 + deviation)
     assert trim_width("proved", 2.0, 0.3, 0.2, share) == pytest.approx(proved, rel=1e-14)
     assert trim_width(0.7, 2.0, 0.3, 0.2, share) == 0.7
-    assert theoretical_inclusion(10, 50, share) == pytest.approx(72 * math.log(4 * 10 * 50 / share))
+    assert theoretical_oversampling(10, 50, share) == pytest.approx(72 * math.log(4 * 10 * 50 / share))
     with pytest.raises(InvalidParameterError, match="wide"):
         trim_width("wide", 2.0, 0.3, 0.2, share)  # type: ignore[arg-type]
 

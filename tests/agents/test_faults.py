@@ -47,7 +47,7 @@ def test_an_agent_that_dies_is_left_out_and_the_run_finishes(epoch: int, when: s
     settings = duets()
 
     def dead(direction: str, agent: int, message: m.Message) -> bool:
-        reported = isinstance(message, m.Projection)
+        reported = isinstance(message, m.ProjectedRewards)
         late = message.epoch > epoch or (
             message.epoch == epoch and (reported or when.startswith("before it is"))
         )
@@ -102,7 +102,7 @@ def test_baselines_on_a_bad_network(name: str, kind: dict[str, float], seed: int
     for member in members:
         mean, leverage = member.model.at(None)
         if name == "dis":
-            upto = [sum(len(r) for _, r in own[: member.synced]) for own in server.held]
+            upto = [sum(len(r) for _, r in own[: member.synced]) for own in server.data]
             upto[member.number] = settings.horizon
             known = np.concatenate([a[:k] for a, k in zip(arms, upto, strict=True)])
             seen = np.concatenate([v[:k] for v, k in zip(values, upto, strict=True)])

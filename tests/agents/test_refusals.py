@@ -27,8 +27,8 @@ def _collecting() -> tuple[Any, m.Inducing]:
     return server, item.message
 
 
-def _projection(sender: int, epoch: int, values: Any, points: Any) -> m.Projection:
-    return m.Projection(sender, epoch, m.digest_of(points), np.asarray(values, dtype=float))
+def _projection(sender: int, epoch: int, values: Any, points: Any) -> m.ProjectedRewards:
+    return m.ProjectedRewards(sender, epoch, m.digest_of(points), np.asarray(values, dtype=float))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,8 @@ def test_stale_and_repeated_messages_are_counted_and_ignored() -> None:
     ignored = server.ignored
     assert server.receive(message) == []
     assert server.receive(m.Ready(1, 1, bytes(8), bytes(8))) == []
-    assert server.receive(m.Projection(2, 1, bytes(8), np.zeros(len(inducing.points)))) == []  # another S
+    of_another_s = m.ProjectedRewards(2, 1, bytes(8), np.zeros(len(inducing.points)))
+    assert server.receive(of_another_s) == []
     assert server.ignored == ignored + 3
     assert set(server.projections) == {0}
 
@@ -70,7 +71,7 @@ def test_stale_and_repeated_messages_are_counted_and_ignored() -> None:
     [
         m.Inducing(m.SERVER, 1, np.array([0, POOL.n_arms])),
         m.Inducing(m.SERVER, 1, np.zeros((3, 2))),
-        m.Draws(m.SERVER, 1, np.arange(3)),
+        m.EpochDraws(m.SERVER, 1, np.arange(3)),
         m.ActiveArms(m.SERVER, 1, 1, np.arange(5)),
         m.ActiveArms(m.SERVER, 1, 0, np.empty(0, dtype=np.int64)),
         m.ActiveArms(m.SERVER, 99, 0, np.arange(2)),
@@ -109,7 +110,7 @@ def test_a_second_set_of_inducing_points_is_answered_with_the_same_rewards() -> 
     assert drawn is not None
     agent.observe([1.0, 2.0])
     (again,) = agent.receive(m.Inducing(m.SERVER, 1, np.array([5, 6, 7])))
-    assert isinstance(again, m.Projection)
+    assert isinstance(again, m.ProjectedRewards)
     expected = KERNEL.matrix(POOL.take([5, 6, 7]), drawn.features) @ np.array([1.0, 2.0])
     assert np.allclose(again.values, expected, rtol=0, atol=1e-14)
     assert agent.pending is None
@@ -128,7 +129,7 @@ def test_a_second_set_of_inducing_points_is_answered_with_the_same_rewards() -> 
         ("dis", m.Ready(0, 1, bytes(8), bytes(8))),
         ("approx", m.Upload(0, 1, 0, 0, np.array([-1]), np.zeros(0))),
         ("approx", m.Statistics(0, 9, bytes(8), np.arange(1), np.zeros(1), np.zeros(1), 1)),
-        ("approx", m.Projection(0, 1, bytes(8), np.zeros(1))),
+        ("approx", m.ProjectedRewards(0, 1, bytes(8), np.zeros(1))),
     ],
 )
 def test_baseline_servers_refuse_what_cannot_be(name: str, message: m.Message) -> None:

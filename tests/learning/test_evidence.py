@@ -6,26 +6,26 @@ import numpy as np
 import pytest
 
 from manyarms.kernels import Scale
-from manyarms.learning.kernel_families import Bits, Codes, Distances, Family
+from manyarms.learning.kernel_families import Family, HammingFamily, StationaryFamily, TanimotoFamily
 from manyarms.learning.marginal_likelihood import Observations, log_evidence
 from tests.learning import oracle
 
 SPREADS = (1e-9, 1.0, 1e9, 3.0)
 FAMILIES = {
-    "rbf shared": Distances(SPREADS, (0, 0, 0, 0)),
-    "rbf own": Distances(SPREADS, (0, 1, 2, 3)),
-    "rbf silent column": Distances(SPREADS, (0, -1, 1, 1)),
-    "matern shared": Distances(SPREADS, (0, 0, 0, 0), nu=2.5),
-    "matern own": Distances(SPREADS, (0, 1, 2, 3), nu=2.5),
-    "hamming": Codes(),
-    "tanimoto": Bits(),
+    "rbf shared": StationaryFamily(SPREADS, (0, 0, 0, 0)),
+    "rbf own": StationaryFamily(SPREADS, (0, 1, 2, 3)),
+    "rbf silent column": StationaryFamily(SPREADS, (0, -1, 1, 1)),
+    "matern shared": StationaryFamily(SPREADS, (0, 0, 0, 0), nu=2.5),
+    "matern own": StationaryFamily(SPREADS, (0, 1, 2, 3), nu=2.5),
+    "hamming": HammingFamily(),
+    "tanimoto": TanimotoFamily(),
 }
 
 
 def features_for(family: Family, n: int, rng: np.random.Generator) -> np.ndarray:
-    if isinstance(family, Distances):
+    if isinstance(family, StationaryFamily):
         return rng.normal(size=(n, 4)) * SPREADS
-    if isinstance(family, Codes):
+    if isinstance(family, HammingFamily):
         return rng.integers(4, size=(n, 6))
     return rng.integers(256, size=(n, 8)).astype(np.uint8)
 
@@ -51,7 +51,7 @@ def scales_of(family: Family, rng: np.random.Generator) -> np.ndarray:
 def test_grouped_pulls_have_the_evidence_of_single_pulls(name: str) -> None:
     family, rng = FAMILIES[name], np.random.default_rng(1)
     X, (owner, rewards), theta = features_for(family, 12, rng), pulls(12, rng), scales_of(family, rng)
-    found = log_evidence(family.on(X)(theta), 1.7, 0.2, grouped(owner, rewards))
+    found = log_evidence(family.covariance_on(X)(theta), 1.7, 0.2, grouped(owner, rewards))
     assert found is not None
     kernel = Scale(family.kernel(theta), 1.7)
     if name == "rbf silent column":
@@ -64,7 +64,7 @@ def test_grouped_pulls_have_the_evidence_of_single_pulls(name: str) -> None:
 def test_gradient_is_the_finite_difference(name: str) -> None:
     family, rng = FAMILIES[name], np.random.default_rng(2)
     X, (owner, rewards) = features_for(family, 12, rng), pulls(12, rng)
-    seen, geometry = grouped(owner, rewards), family.on(X)
+    seen, geometry = grouped(owner, rewards), family.covariance_on(X)
     at = np.append(scales_of(family, rng), np.log([1.7, 0.2]))
 
     def value(values: np.ndarray) -> float:
@@ -84,16 +84,16 @@ def test_replicates_alone_measure_the_noise() -> None:
     rng = np.random.default_rng(3)
     owner = np.repeat(np.arange(4), 500)
     rewards = rng.normal(size=4)[owner] + 0.25 * rng.normal(size=2000)
-    seen, family = grouped(owner, rewards), Distances((1.0,), (0,))
-    geometry = family.on(rng.normal(size=(4, 1)))
+    seen, family = grouped(owner, rewards), StationaryFamily((1.0,), (0,))
+    geometry = family.covariance_on(rng.normal(size=(4, 1)))
     grid = np.linspace(0.15, 0.35, 201)
     values = [log_evidence(geometry(np.zeros(1)), 1.0, sd**2, seen) for sd in grid]
     best = grid[int(np.argmax([found.value for found in values if found is not None]))]
-    pooled = np.sqrt(seen.scatter / seen.spare)
+    pooled = np.sqrt(seen.scatter / seen.degrees_of_freedom)
     assert best == pytest.approx(pooled, abs=0.002)
 
 
 def test_a_covariance_that_is_not_positive_definite_has_no_evidence() -> None:
-    family, X = Distances((1.0,), (0,)), np.linspace(0, 1e-6, 30)[:, None]
+    family, X = StationaryFamily((1.0,), (0,)), np.linspace(0, 1e-6, 30)[:, None]
     seen = Observations(np.full(30, 1e12), np.linspace(-1, 1, 30))
-    assert log_evidence(family.on(X)(np.zeros(1)), 1.0, 1e-30, seen) is None
+    assert log_evidence(family.covariance_on(X)(np.zeros(1)), 1.0, 1e-30, seen) is None

@@ -7,11 +7,11 @@ import itertools
 import numpy as np
 import pytest
 
-from manyarms.learning.kernel_families import Bits, Covariance, Distances, Geometry
-from manyarms.learning.map_fit import CONVERGED, PRIOR, STOPPED, HyperPrior, at_prior, fit
+from manyarms.learning.kernel_families import Covariance, CovarianceAtScales, StationaryFamily, TanimotoFamily
+from manyarms.learning.map_fit import CONVERGED, PRIOR, STOPPED, HyperPrior, fit, prior_fit
 from manyarms.learning.marginal_likelihood import Observations, log_evidence
 
-FAMILY = Distances((1.0, 1.0), (0, 1))
+FAMILY = StationaryFamily((1.0, 1.0), (0, 1))
 
 
 def smooth(n: int = 60, seed: int = 0) -> tuple[np.ndarray, Observations]:
@@ -43,8 +43,8 @@ def test_one_length_scale_is_preferred_until_several_pay() -> None:
     """White noise: there is nothing that a second length-scale could explain."""
     rng = np.random.default_rng(1)
     X, seen = rng.normal(size=(80, 2)), Observations(np.ones(80), rng.normal(size=80))
-    assert fit(Distances((1.0, 1.0), (0, 0)), X, seen).score > fit(FAMILY, X, seen).score
-    assert fit(Distances((1.0, 1.0), (0, 0)), *smooth()).score < fit(FAMILY, *smooth()).score
+    assert fit(StationaryFamily((1.0, 1.0), (0, 0)), X, seen).score > fit(FAMILY, X, seen).score
+    assert fit(StationaryFamily((1.0, 1.0), (0, 0)), *smooth()).score < fit(FAMILY, *smooth()).score
 
 
 @pytest.mark.slow
@@ -55,7 +55,7 @@ def test_the_score_is_the_evidence_with_the_parameters_integrated_out() -> None:
     found, prior = fit(family, X, seen), HyperPrior.of(family)
     axes = [centre + sd * np.linspace(-6, 6, 241) for centre, sd in zip(prior.centre, prior.sd, strict=True)]
     cells = [np.array(values) for values in itertools.product(*axes)]
-    covariance = family.on(X)(np.empty(0))
+    covariance = family.covariance_on(X)(np.empty(0))
     logs = [
         log_evidence(covariance, *np.exp(values), seen).value + prior.log_density(values) for values in cells
     ]
@@ -69,7 +69,7 @@ def test_features_are_told_apart_by_few_observations(n: int) -> None:
     rng = np.random.default_rng(n)
     X = rng.normal(size=(n, 6))
     seen = Observations(np.ones(n), np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=n))
-    alike, apart = (Distances((1.0,) * 6, groups) for groups in ((0,) * 6, tuple(range(6))))
+    alike, apart = (StationaryFamily((1.0,) * 6, groups) for groups in ((0,) * 6, tuple(range(6))))
     assert fit(apart, X, seen).score > fit(alike, X, seen).score + 2.0
 
 
@@ -78,8 +78,8 @@ def test_features_that_matter_alike_keep_one_length_scale(seed: int) -> None:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(60, 6))
     seen = Observations(np.ones(60), np.sin(X.sum(axis=1)) + 0.1 * rng.normal(size=60))
-    shared = fit(Distances((1.0,) * 6, (0,) * 6), X, seen)
-    apart = Distances((1.0,) * 6, tuple(range(6)))
+    shared = fit(StationaryFamily((1.0,) * 6, (0,) * 6), X, seen)
+    apart = StationaryFamily((1.0,) * 6, tuple(range(6)))
     own = fit(apart, X, seen, prior=HyperPrior.of(apart, float(shared.log_scales[0])))
     assert shared.score > own.score
 
@@ -98,18 +98,18 @@ def test_too_few_evaluations_are_admitted() -> None:
     assert few.score <= fit(FAMILY, X, seen).score
 
 
-class Fixed(Bits):
+class Fixed(TanimotoFamily):
     """A covariance with nothing to learn but signal and noise."""
 
-    def on(self, features: object) -> Geometry:
+    def covariance_on(self, features: object) -> CovarianceAtScales:
         K = np.exp(-0.5 * (features[:, :1] - features[:, :1].T) ** 2)  # type: ignore[index]
         return lambda log_scales: Covariance(K, lambda G: np.empty(0))
 
 
-class Broken(Bits):
+class Broken(TanimotoFamily):
     """A covariance that cannot be factorised, whatever its settings."""
 
-    def on(self, features: object) -> Geometry:
+    def covariance_on(self, features: object) -> CovarianceAtScales:
         return lambda log_scales: Covariance(-1e3 * np.eye(len(features)), lambda G: np.empty(0))  # type: ignore[arg-type]
 
 
@@ -117,4 +117,4 @@ def test_what_cannot_be_factorised_falls_back_on_the_priors() -> None:
     X, seen = smooth()
     found = fit(Broken(), X, seen)
     assert found.outcome == PRIOR
-    np.testing.assert_array_equal(found.start.values, at_prior(Broken()).start.values)
+    np.testing.assert_array_equal(found.start.values, prior_fit(Broken()).start.values)

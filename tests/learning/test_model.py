@@ -36,10 +36,10 @@ def usable(model: LearnedModel, features: np.ndarray) -> bool:
 
 OUTLIER = np.append(np.sin(FEATURES[:59, 0]), 1e15)
 BAD = {
-    "no result": (FEATURES, [], [], "no result yet"),
-    "one result": (FEATURES, [3], [2.0], "guesses"),
+    "no result": (FEATURES, [], [], "no results yet"),
+    "one result": (FEATURES, [3], [2.0], "assumed, not learned"),
     "constant rewards": (FEATURES, np.arange(50), np.full(50, 3.0), "all rewards are 3"),
-    "two distinct arms": (FEATURES, [0, 1] * 20, RNG.normal(size=40), "guesses"),
+    "two distinct arms": (FEATURES, [0, 1] * 20, RNG.normal(size=40), "assumed, not learned"),
     "one constant feature": (FEATURES * [1, 0, 1], np.arange(60), FEATURES[:60, 0], "left out"),
     "wild scales": (FEATURES * [1e-9, 1, 1e9], np.arange(60), FEATURES[:60, 0], "tried twice"),
     "one huge outlier": (FEATURES, np.arange(60), OUTLIER, "rank"),
@@ -177,8 +177,8 @@ def test_refit_when_a_result_lies_far_outside_what_was_seen(outlier: float) -> N
 
 
 def test_what_is_learned_does_not_depend_on_who_told_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_selection, "SCREENED", 20)
-    monkeypatch.setattr(model_selection, "MOST_ARMS", 30)
+    monkeypatch.setattr(model_selection, "COMPARISON_ARMS", 20)
+    monkeypatch.setattr(model_selection, "MAX_ARMS", 30)
     rewards = np.sin(FEATURES[:50, 0])
     forwards, backwards = (learned(FEATURES, np.arange(50)[order], rewards[order]) for order in ORDERS)
     assert forwards == backwards
@@ -186,8 +186,8 @@ def test_what_is_learned_does_not_depend_on_who_told_first(monkeypatch: pytest.M
 
 def test_more_arms_than_an_exact_fit_can_take(monkeypatch: pytest.MonkeyPatch) -> None:
     """The subset stands for all; the replicates of arms outside it still count for the noise."""
-    monkeypatch.setattr(model_selection, "MOST_ARMS", 60)
-    monkeypatch.setattr(model_selection, "SCREENED", 30)
+    monkeypatch.setattr(model_selection, "MAX_ARMS", 60)
+    monkeypatch.setattr(model_selection, "COMPARISON_ARMS", 30)
     arms = np.concatenate([np.arange(300), np.arange(300)])
     rewards = np.sin(FEATURES[arms, 0]) + 0.2 * RNG.normal(size=600)
     model = learned(FEATURES, arms, rewards, "standardise")

@@ -17,7 +17,7 @@ from manyarms.learning.reward_transforms import (
     fit_transform,
     normal_scores,
     targets,
-    tie_blur,
+    tie_variance,
     transform_from,
 )
 from manyarms.posterior.history import History
@@ -57,11 +57,11 @@ def test_ties_share_a_score() -> None:
 
 
 def test_what_ties_hide() -> None:
-    assert tie_blur(np.array([3.0, 1.0, 2.0])) == 0.0
+    assert tie_variance(np.array([3.0, 1.0, 2.0])) == 0.0
     broken = ndtri((np.arange(5) + 0.5) / 5)
     hidden = np.var(broken[3:]) * 2 / 5  # the two at the top, of five
-    assert tie_blur(np.array([9.0, 1.0, 2.0, 9.0, 3.0])) == pytest.approx(hidden)
-    assert tie_blur(np.array([0.0, 0.0, 7.0, 0.0, 0.0])) == 0.0, (
+    assert tie_variance(np.array([9.0, 1.0, 2.0, 9.0, 3.0])) == pytest.approx(hidden)
+    assert tie_variance(np.array([0.0, 0.0, 7.0, 0.0, 0.0])) == 0.0, (
         "which of the nothings is the least is no matter"
     )
 
@@ -97,7 +97,7 @@ def test_light_tails_are_standardised_and_heavy_ones_ranked() -> None:
 
 @pytest.mark.parametrize(
     ("rewards", "words"),
-    [([], "no result yet"), ([4.0], "all rewards are 4"), ([4.0] * 5, "all rewards are 4")],
+    [([], "no results yet"), ([4.0], "all rewards are 4"), ([4.0] * 5, "all rewards are 4")],
 )
 def test_too_little_to_go_by_is_said(rewards: list[float], words: str) -> None:
     history = History(10)

@@ -8,7 +8,7 @@ import pytest
 
 from manyarms.errors import InvalidFeaturesError
 from manyarms.learning import prepare
-from manyarms.learning.kernel_families import Bits, Codes, Distances
+from manyarms.learning.kernel_families import HammingFamily, StationaryFamily, TanimotoFamily
 from manyarms.learning.numeric_columns import columns_of
 from manyarms.pool.pool import Pool
 
@@ -21,10 +21,10 @@ def test_numbers_are_not_copied_whatever_their_scale() -> None:
     prepared = prepare(pool)
     assert prepared.pool is pool
     matern, rbf = prepared.families
-    assert isinstance(rbf, Distances)
-    assert isinstance(matern, Distances)
+    assert isinstance(rbf, StationaryFamily)
+    assert isinstance(matern, StationaryFamily)
     np.testing.assert_allclose(rbf.spreads, [1e-9, 1.0, 1e9], rtol=0.1)
-    scaled = Distances((1.0, 1.0, 1.0), (0, 0, 0))
+    scaled = StationaryFamily((1.0, 1.0, 1.0), (0, 0, 0))
     np.testing.assert_allclose(
         rbf.kernel(np.zeros(1)).matrix(X[:5], X[:5]),
         scaled.kernel(np.zeros(1)).matrix(X[:5] / rbf.spreads, X[:5] / rbf.spreads),
@@ -137,7 +137,7 @@ def test_up_to_256_features_may_each_have_a_length_scale() -> None:
 def test_extreme_numbers_give_finite_scales(largest: float) -> None:
     (column,) = columns_of(Pool(np.array([[0.0], [0.3], [0.6], [1.0]]) * largest))
     assert 0 < column.spread < np.inf
-    assert not column.heavy
+    assert not column.uses_asinh
 
 
 def test_a_sample_that_misses_the_odd_arm_still_gives_a_scale() -> None:
@@ -152,7 +152,7 @@ def test_zeros_and_ones_keep_their_distance() -> None:
     """A rare category must not count more than a common one."""
     X = np.column_stack([RNG.normal(size=400), np.arange(400) < 4, np.arange(400) % 2])
     (family, _) = prepare(Pool(X)).families
-    assert isinstance(family, Distances)
+    assert isinstance(family, StationaryFamily)
     assert family.spreads[1:] == (1.0, 1.0)
 
 
@@ -161,7 +161,7 @@ def test_one_hot_blocks_become_codes(dtype: type) -> None:
     codes = RNG.integers([3, 5, 2], size=(300, 3))
     one_hot = np.hstack([np.eye(n)[codes[:, j]] for j, n in enumerate((3, 5, 2))])
     prepared = prepare(Pool(one_hot.astype(dtype)))
-    assert prepared.families == (Codes(),)
+    assert prepared.families == (HammingFamily(),)
     np.testing.assert_array_equal(prepared.pool.features, codes)
     np.testing.assert_array_equal(prepared.encode(one_hot[:4]), codes[:4])
 
@@ -179,7 +179,7 @@ def test_bits_are_tanimoto_packed_or_not() -> None:
     packed = np.packbits(bits, axis=1)
     for features in (packed, bits, bits.astype(np.uint8), bits.astype(float)):
         prepared = prepare(Pool(features))
-        assert prepared.families == (Bits(),)
+        assert prepared.families == (TanimotoFamily(),)
         np.testing.assert_array_equal(prepared.pool.features, packed)
 
 
@@ -198,7 +198,7 @@ def test_bytes_may_be_numbers(n_columns: int, highest: int) -> None:
 
 def test_a_few_bits_are_numbers() -> None:
     prepared = prepare(Pool(RNG.random((50, 5)) < 0.5))
-    assert isinstance(prepared.families[0], Distances)
+    assert isinstance(prepared.families[0], StationaryFamily)
 
 
 def test_uneven_levels_become_steps() -> None:
@@ -206,20 +206,24 @@ def test_uneven_levels_become_steps() -> None:
     prepared = prepare(Pool(X))
     np.testing.assert_array_equal(prepared.pool.features[:, 0], np.log2(X[:, 0]) - 4)
     np.testing.assert_array_equal(prepared.pool.features[:, 1], X[:, 1])
-    assert "column 0: few uneven values" in prepared.assumptions[0]
+    assert "column 0: few unevenly spaced values" in prepared.assumptions[0]
     assert prepared.encode([[48.0, 1.0]])[0, 0] == 1.5, "a new value between two steps"
 
 
 def test_small_integers_may_be_codes() -> None:
     prepared = prepare(Pool(RNG.integers(5, size=(200, 4))))
-    assert [type(family) for family in prepared.families] == [Distances, Distances, Codes]
+    assert [type(family) for family in prepared.families] == [
+        StationaryFamily,
+        StationaryFamily,
+        HammingFamily,
+    ]
 
 
 def test_words_and_strings_are_compared_position_by_position() -> None:
     words = Pool(np.array([["red", "big"], ["blue", "big"]]))
-    assert prepare(words).families == (Codes(),)
+    assert prepare(words).families == (HammingFamily(),)
     strings = prepare(Pool(["ACGT", "ACGA", "AAAA"]))
-    assert strings.families == (Codes(),)
+    assert strings.families == (HammingFamily(),)
     ragged = prepare(Pool(["ACGT", "ACG", "A"]))
     assert "padded" in ragged.assumptions[1]
     assert ragged.pool.features.shape == (3, 4)
@@ -231,7 +235,7 @@ def test_a_table_of_numbers_and_texts() -> None:
     prepared = prepare(Pool(rows))
     assert prepared.pool.features.shape == (300, 4)
     assert prepared.groups == (0, 0, 0, 1), "the three columns of one text share a length-scale"
-    assert any("name" in sentence and "left out" in sentence for sentence in prepared.assumptions)
+    assert any("identifier" in sentence and "left out" in sentence for sentence in prepared.assumptions)
     np.testing.assert_array_equal(prepared.encode(rows[:2]), prepared.pool.features[:2])
 
 
@@ -249,7 +253,7 @@ def test_what_is_said_names_the_user_s_columns() -> None:
 def test_a_table_of_texts_alone_is_categories() -> None:
     rows = np.array([[["M", "F", "I"][i % 3], b"x" if i % 2 else b"y"] for i in range(30)], dtype=object)
     prepared = prepare(Pool(rows))
-    assert prepared.families == (Codes(),)
+    assert prepared.families == (HammingFamily(),)
     assert prepared.pool.features.shape == (30, 2)
     np.testing.assert_array_equal(prepared.encode(rows[:4]), prepared.pool.features[:4])
 
@@ -277,7 +281,7 @@ def mixed(*rows: tuple[object, ...]) -> np.ndarray:
 
 def test_a_category_never_seen_before_is_none_of_them() -> None:
     prepared = prepare(Pool(mixed(("a", "x"), ("b", "y"), ("a", "y"), ("b", "x"))))
-    assert isinstance(prepared.families[0], Codes)
+    assert isinstance(prepared.families[0], HammingFamily)
     seen, new = prepared.pool.features, prepared.encode(mixed(("c", "x")))
     assert not (seen[:, 0] == new[0, 0]).any()
     assert (seen[:, 1] == new[0, 1]).sum() == 2
@@ -296,5 +300,5 @@ def test_a_kernel_that_cannot_take_added_arms_is_compared_no_longer() -> None:
     pool = Pool(np.array([[0.0, 1.0], [1.0, 1.0], [2.0, 3.0]]))
     prepared = prepare(pool)
     whole, half = (prepared.extended(pool.extended([[value, 0.0]])) for value in (5.0, 0.5))
-    assert any(isinstance(family, Codes) for family in whole.families)
-    assert not any(isinstance(family, Codes) for family in half.families)
+    assert any(isinstance(family, HammingFamily) for family in whole.families)
+    assert not any(isinstance(family, HammingFamily) for family in half.families)

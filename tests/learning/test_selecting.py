@@ -9,16 +9,16 @@ import pytest
 
 import manyarms as ma
 from manyarms.learning import prepare
-from manyarms.learning.kernel_families import Bits
-from manyarms.learning.map_fit import PRIOR, Start, another_peak, at_prior, fit
+from manyarms.learning.kernel_families import TanimotoFamily
+from manyarms.learning.map_fit import PRIOR, Start, fit, prior_fit, second_mode
 from manyarms.learning.marginal_likelihood import LogEvidence, Observations, log_evidence
 from manyarms.learning.model_selection import (
-    MOST_ARMS,
-    ROUGHER,
-    SCREENED,
+    COMPARISON_ARMS,
+    MAX_ARMS,
+    SHORT_SCALES_SHIFT,
     Candidate,
-    _observed,
-    _screened,
+    _fit_candidates,
+    _subset,
     select,
 )
 from manyarms.learning.reward_transforms import fit_transform, targets
@@ -45,8 +45,8 @@ def told(n: int, function: str, seed: int, levels: bool = False):
 def candidates(prepared, seen) -> tuple[np.ndarray, object, list[Candidate]]:
     first = prepared.families[0]
     rng = np.random.default_rng(0)
-    features, observed = _observed(prepared, seen, first, first.typical, rng, SCREENED)
-    return features, observed, _screened(prepared, features, observed, separate=True)
+    features, observed = _subset(prepared, seen, first, first.typical, rng, COMPARISON_ARMS)
+    return features, observed, _fit_candidates(prepared, features, observed, per_feature=True)
 
 
 @pytest.mark.parametrize("levels", [False, True])
@@ -60,13 +60,13 @@ def test_candidates_are_not_worse_for_where_they_began(levels: bool) -> None:
     for function, seed in product(FUNCTIONS, range(3)):
         features, observed, found = candidates(*told(60, function, seed, levels))
         assert len(found) >= (5 if levels else 4)  # more where the first family has two peaks
-        best = max(candidate.found.score for candidate in found)
+        best = max(candidate.fit.score for candidate in found)
         for candidate in found:
-            prior, family = candidate.prior, candidate.found.family
+            prior, family = candidate.prior, candidate.fit.family
             shorter = prior.centre - 1.2 * (np.arange(len(prior.centre)) < len(family.typical))
-            for start in (prior.start, Start(shorter, prior.start.sharpness)):
+            for start in (prior.start, Start(shorter, prior.start.inverse_sd)):
                 elsewhere = fit(family, features, observed, start, prior=prior)
-                lost.append(elsewhere.score - candidate.found.score)
+                lost.append(elsewhere.score - candidate.fit.score)
                 assert elsewhere.score < best + 0.05
     assert max(lost) < 1.0
     assert np.mean(lost) < 0.05
@@ -86,9 +86,9 @@ def test_a_wave_is_not_taken_for_noise(seed: int) -> None:
     """From the prior's centre alone it would be."""
     prepared, seen = a_wave(seed)
     family = prepared.families[0]
-    features, observed = _observed(prepared, seen, family, family.typical, np.random.default_rng(0), 200)
+    features, observed = _subset(prepared, seen, family, family.typical, np.random.default_rng(0), 200)
     smooth = fit(family, features, observed)
-    rough = another_peak(smooth, features, observed, ROUGHER)
+    rough = second_mode(smooth, features, observed, SHORT_SCALES_SHIFT)
     assert rough is not None
     assert smooth.noise > 0.5
     assert rough.noise < 0.01
@@ -108,15 +108,17 @@ def test_what_matters_in_its_own_units_is_learned_so() -> None:
 def test_a_second_search_stops_where_the_first_one_ended() -> None:
     prepared, seen = told(60, "smooth", 0)
     family = prepared.families[0]
-    features, observed = _observed(prepared, seen, family, family.typical, np.random.default_rng(0), 60)
-    assert another_peak(fit(family, features, observed), features, observed, ROUGHER) is None
-    assert another_peak(at_prior(Bits()), features, observed, ROUGHER) is None  # it has no length-scale
+    features, observed = _subset(prepared, seen, family, family.typical, np.random.default_rng(0), 60)
+    assert second_mode(fit(family, features, observed), features, observed, SHORT_SCALES_SHIFT) is None
+    assert (
+        second_mode(prior_fit(TanimotoFamily()), features, observed, SHORT_SCALES_SHIFT) is None
+    )  # it has no length-scale
 
 
 def test_a_start_where_nothing_can_be_computed_is_given_up_for_the_prior_s() -> None:
     prepared, seen = told(30, "smooth", 0)
     family = prepared.families[0]
-    features, observed = _observed(prepared, seen, family, family.typical, np.random.default_rng(0), 30)
+    features, observed = _subset(prepared, seen, family, family.typical, np.random.default_rng(0), 30)
     features, twice = np.repeat(features, 2, axis=0), np.repeat(observed.means, 2)
     certain = Observations(np.full(60, 1e14), twice)  # every arm is there twice, almost without noise
     start = Start(np.array([6.0, 6.0, -11.0]), np.ones(3))
@@ -127,41 +129,41 @@ def test_a_start_where_nothing_can_be_computed_is_given_up_for_the_prior_s() -> 
 
 
 def _evidence_at(family, features, seen: Observations, values: np.ndarray) -> LogEvidence | None:
-    return log_evidence(family.on(features)(values[:-2]), *np.exp(values[-2:]), seen)
+    return log_evidence(family.covariance_on(features)(values[:-2]), *np.exp(values[-2:]), seen)
 
 
 def test_the_best_candidate_is_fitted_to_more_arms_from_where_it_stands() -> None:
-    prepared, seen = told(SCREENED + 150, "smooth", 5)
+    prepared, seen = told(COMPARISON_ARMS + 150, "smooth", 5)
     _, _, found = candidates(prepared, seen)
     whole = select(prepared, seen, np.random.default_rng(0))
-    best = max(found, key=lambda candidate: candidate.found.score)
-    assert whole.family == best.found.family
-    features, observed = _observed(
-        prepared, seen, whole.family, whole.log_scales, np.random.default_rng(1), MOST_ARMS
+    best = max(found, key=lambda candidate: candidate.fit.score)
+    assert whole.family == best.fit.family
+    features, observed = _subset(
+        prepared, seen, whole.family, whole.log_scales, np.random.default_rng(1), MAX_ARMS
     )
-    assert len(observed) == SCREENED + 150
+    assert len(observed) == COMPARISON_ARMS + 150
     from_the_prior = fit(whole.family, features, observed, prior=best.prior)
     np.testing.assert_allclose(whole.start.values, from_the_prior.start.values, atol=0.05)
 
 
 def test_what_a_start_says_of_one_length_scale_it_says_of_several_and_of_others() -> None:
     start = Start(np.array([0.5, 1.0, -3.0]), np.array([6.0, 2.0, 3.0]))
-    spread = start.spread_over(4)
+    spread = start.split(4)
     np.testing.assert_allclose(spread.values, [0.5, 0.5, 0.5, 0.5, 1.0, -3.0])
-    np.testing.assert_allclose(spread.sharpness, [3.0, 3.0, 3.0, 3.0, 2.0, 3.0])
-    moved = start.towards(np.array([0.2]), np.array([-0.7]))
+    np.testing.assert_allclose(spread.inverse_sd, [3.0, 3.0, 3.0, 3.0, 2.0, 3.0])
+    moved = start.shifted(np.array([0.2]), np.array([-0.7]))
     np.testing.assert_allclose(moved.values, [-0.4, 1.0, -3.0])
-    np.testing.assert_allclose(moved.sharpness, start.sharpness)
+    np.testing.assert_allclose(moved.inverse_sd, start.inverse_sd)
 
 
-def test_the_sharpness_is_the_curvature_of_the_posterior() -> None:
+def test_the_inverse_sd_is_the_curvature_of_the_posterior() -> None:
     """−d²/dθ² of the log posterior density by differences of the plain evidence, one value at a time."""
     features, observed, found = candidates(*told(40, "smooth", 1))
-    best = max(found, key=lambda candidate: candidate.found.score)
-    at, step = best.found.start, 0.05
+    best = max(found, key=lambda candidate: candidate.fit.score)
+    at, step = best.fit.start, 0.05
 
     def log_posterior(values: np.ndarray) -> float:
-        kernel = ma.Scale(best.found.family.kernel(values[:-2]), float(np.exp(values[-2])))
+        kernel = ma.Scale(best.fit.family.kernel(values[:-2]), float(np.exp(values[-2])))
         evidence = oracle.log_evidence(kernel, features, observed.means, float(np.exp(values[-1])))
         return evidence + best.prior.log_density(values)
 
@@ -169,4 +171,4 @@ def test_the_sharpness_is_the_curvature_of_the_posterior() -> None:
         ends = log_posterior(at.values + moved) + log_posterior(at.values - moved)
         curvature = (2 * log_posterior(at.values) - ends) / step**2
         least = 1 / best.prior.sd[i]
-        assert at.sharpness[i] == pytest.approx(max(np.sqrt(max(curvature, 0.0)), least), rel=0.1)
+        assert at.inverse_sd[i] == pytest.approx(max(np.sqrt(max(curvature, 0.0)), least), rel=0.1)

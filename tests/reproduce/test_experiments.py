@@ -14,11 +14,11 @@ from manyarms import agents
 from manyarms.problems import branin
 from manyarms.reproduce import duets, linear_sketch, real_pools, sgpts, starvation
 from manyarms.reproduce.curves import Curve, fitted_slope, labels, mean_and_sd
-from manyarms.reproduce.experiment import Job, Result
+from manyarms.reproduce.experiment import ExperimentResult, Job
 from manyarms.reproduce.noise import PullNoise, standard_noise
-from manyarms.reproduce.play import marks, play, read
-from manyarms.reproduce.readings import final_rows, regret_panel
 from manyarms.reproduce.registry import EXPERIMENTS
+from manyarms.reproduce.simulation import recorded_steps, simulate, trace_columns
+from manyarms.reproduce.summaries import final_rows, regret_panel
 
 
 def job_of(experiment: str, case: str, method: str, seed: int = 0, **changed: object) -> Job:
@@ -53,7 +53,7 @@ def test_methods_see_the_same_rewards_of_the_same_pulls() -> None:
     seen: dict[str, dict[tuple[int, int], float]] = {}
     for name, policy in {"greedy": ma.EpsGreedy, "ucb": ma.GPUCB}.items():
         opt = ma.Optimizer(ma.Pool(features), policy(kernel=ma.RBF(1.0)), seed=0, budget=25)
-        play(opt, truth, PullNoise(0.1, seed=3))
+        simulate(opt, truth, PullNoise(0.1, seed=3))
         pulls: dict[int, int] = {}
         seen[name] = {}
         for record in opt.trace:
@@ -75,7 +75,7 @@ def record(arms: list[int], dictionary: int) -> SimpleNamespace:
 def test_a_run_is_read_as_its_definition_says() -> None:
     truth = np.array([0.0, 0.5, 1.0])
     trace = [record([0], 0), record([1, 1, 0], 1), record([2, 2], 3)]
-    outcome = read(trace, truth, np.array([1.0, 5.0, 6.0]), np.arange(1, 7))  # type: ignore[arg-type]
+    outcome = trace_columns(trace, truth, np.array([1.0, 5.0, 6.0]), np.arange(1, 7))  # type: ignore[arg-type]
     assert outcome.numbers["regret"].tolist() == [1.0, 1.5, 2.0, 3.0, 3.0, 3.0]
     assert outcome.numbers["uniform_regret"].tolist() == [0.5, 1.0, 1.5, 2.0, 2.5, 3.0]
     assert outcome.numbers["batch_size"].tolist() == [1, 3, 3, 3, 2, 2]
@@ -88,7 +88,7 @@ def test_a_run_is_read_as_its_definition_says() -> None:
 
 @pytest.mark.parametrize("horizon", [1, 2, 40, 10_000])
 def test_marks_reach_from_the_first_step_to_the_last(horizon: int) -> None:
-    at = marks(horizon)
+    at = recorded_steps(horizon)
     assert at[0] == 1
     assert at[-1] == horizon
     assert (np.diff(at) > 0).all()
@@ -108,7 +108,7 @@ def test_fitted_slope_of_a_power() -> None:
 
 
 def test_summary_of_runs_is_at_their_last_step() -> None:
-    def run(seed: int, regret: float, batch: float) -> Result:
+    def run(seed: int, regret: float, batch: float) -> ExperimentResult:
         numbers = {
             name: np.array([0.0, value])
             for name, value in {
@@ -116,7 +116,9 @@ def test_summary_of_runs_is_at_their_last_step() -> None:
                 "dictionary": 5.0, "unique_arms": 6.0,
             }.items()
         }  # fmt: skip
-        return Result(Job("F = 1", "BBKB", seed, {}), numbers, {"seconds": np.array([0.0, 2.0 + seed])})
+        return ExperimentResult(
+            Job("F = 1", "BBKB", seed, {}), numbers, {"seconds": np.array([0.0, 2.0 + seed])}
+        )
 
     runs = [run(0, 3.0, 4.0), run(1, 5.0, 8.0)]
     (row,) = final_rows(runs)
@@ -163,7 +165,7 @@ def test_a_method_without_f_is_run_once_and_drawn_in_every_row() -> None:
     assert {job.case for job in jobs if job.method == "EpsGreedy"} == {"F = 20"}
     wanted = [("F = 20", "EpsGreedy"), ("F = 20", "BKB"), ("F = 1", "BKB")]
     chosen = [job_of("bbkb-abalone", case, method, horizon=10) for case, method in wanted]
-    runs = [Result(job, *astuple(real_pools.run_one(job, None))) for job in chosen]
+    runs = [ExperimentResult(job, *astuple(real_pools.run_one(job, None))) for job in chosen]
     for row in real_pools.panels(runs):
         assert [curve.label for curve in row[1].curves] == ["EpsGreedy", "BKB"]
 
@@ -173,7 +175,7 @@ def test_starvation_shows_in_the_numbers() -> None:
     for method in starvation.METHODS:
         job = job_of("bkb-variance-starvation", "λ = 0.01, t = 20", method)
         outcome = starvation.run_one(job, None)
-        runs.append(Result(job, outcome.numbers, outcome.timings))
+        runs.append(ExperimentResult(job, outcome.numbers, outcome.timings))
     bkb, sor, rff = (run.numbers for run in runs)
     assert np.array_equal(bkb["f"], rff["f"])
     assert bkb["mean"] == pytest.approx(sor["mean"], abs=1e-8), "the two differ in the variance alone"
@@ -204,9 +206,11 @@ def test_the_meter_counts_what_the_ledger_counts(method: str) -> None:
     t, regret, sent, _ = duets.one_width(method, problem, settings, 1.0, seed=1)
     pool = problem.pool(settings["arms"], 1)
     truth = problem(pool.features)
-    bench = duets.Bench(truth, settings["noise_std"], settings["agents"], settings["horizon"], 1)
-    made = duets.algorithm(method, problem, settings, 1.0)
-    result = agents.run(made, pool, bench.evaluate, seed=1)
+    environment = duets.MeteredEnvironment(
+        truth, settings["noise_std"], settings["agents"], settings["horizon"], 1
+    )
+    configured = duets.algorithm(method, problem, settings, 1.0)
+    result = agents.run(configured, pool, environment.evaluate, seed=1)
     assert sent[-1] == pytest.approx(result.cost.total)
     assert regret[-1] == pytest.approx(sum((truth.max() - truth[arms]).sum() for arms in result.arms))
     assert t.tolist() == list(range(settings["horizon"] + 1))
@@ -214,12 +218,12 @@ def test_the_meter_counts_what_the_ledger_counts(method: str) -> None:
 
 
 def test_the_best_width_has_the_lowest_regret_at_the_end() -> None:
-    def run(seed: int, ends: dict[float, float]) -> Result:
+    def run(seed: int, ends: dict[float, float]) -> ExperimentResult:
         widths = np.repeat(list(ends), 2)
         regret = np.ravel([[0.0, end] for end in ends.values()])
         numbers = {"t": np.tile([0.0, 1.0], len(ends)), "regret": regret, "width": widths}
         numbers["communication"] = 10 * regret
-        return Result(Job("h₁", "DUETS", seed, {"varied": False}), numbers, {})
+        return ExperimentResult(Job("h₁", "DUETS", seed, {"varied": False}), numbers, {})
 
     runs = [run(0, {0.2: 9.0, 1.0: 4.0}), run(1, {0.2: 2.0, 1.0: 5.0})]
     assert duets.best_width(runs) == 1.0

@@ -8,33 +8,33 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from manyarms.reproduce.experiment import Job, Outcome, Plan, plain
-from manyarms.reproduce.raw import RawFolder, as_text, digest_of, of_text
+from manyarms.reproduce.experiment import ExperimentPlan, Job, JobOutcome, file_name
+from manyarms.reproduce.raw import RawFolder, digest_of, from_text, to_text
 
 JOB = Job("h₁, λ = 0.2", "BBKB-local", 3, {"horizon": 10, "name": "Matérn"})
 
 
-def outcome(seconds: float = 1.0) -> Outcome:
+def outcome(seconds: float = 1.0) -> JobOutcome:
     numbers = {"t": np.array([1.0, 2.0]), "regret": np.array([0.1 + 0.2, np.nan])}
-    return Outcome(numbers, {"seconds": np.array([seconds])})
+    return JobOutcome(numbers, {"seconds": np.array([seconds])})
 
 
 def test_columns_come_back_exactly() -> None:
     values = np.concatenate([np.random.default_rng(0).normal(size=50) * 1e-7, [np.inf, -0.0, 12.0, 1e300]])
-    said, columns = of_text(as_text("who", {"a": values, "b": -values}))
+    said, columns = from_text(to_text("who", {"a": values, "b": -values}))
     assert said == "who"
     assert list(columns) == ["a", "b"]
     assert columns["a"].tobytes() == values.tobytes()
-    assert of_text(as_text("nothing", {})) == ("nothing", {})
+    assert from_text(to_text("nothing", {})) == ("nothing", {})
 
 
 def test_whole_numbers_are_written_whole() -> None:
-    assert as_text("x", {"n": np.array([3.0])}) == "# x\nn\n3\n"
+    assert to_text("x", {"n": np.array([3.0])}) == "# x\nn\n3\n"
 
 
 def test_columns_of_different_lengths_are_refused() -> None:
     with pytest.raises(ValueError, match="shorter"):
-        as_text("x", {"a": np.zeros(3), "b": np.zeros(2)})
+        to_text("x", {"a": np.zeros(3), "b": np.zeros(2)})
 
 
 def test_a_result_is_found_for_exactly_its_settings(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_damaged_file_is_as_good_as_none(tmp_path: Path, folder: str, damage: 
 def test_digests_ignore_timings_and_notice_numbers(tmp_path: Path) -> None:
     raw = RawFolder(tmp_path, "toy")
     digests = []
-    changed = Outcome({"t": np.array([1.0, 2.5])}, {})
+    changed = JobOutcome({"t": np.array([1.0, 2.5])}, {})
     for made in (outcome(1.0), outcome(2.0), changed):
         raw.write(JOB, made)
         digests.append(digest_of(raw.digests([JOB])))
@@ -76,11 +76,11 @@ def test_digests_ignore_timings_and_notice_numbers(tmp_path: Path) -> None:
 def test_names_of_jobs_are_plain_file_names() -> None:
     assert JOB.key == "h1_lambda=0.2--BBKB-local--seed3"
     assert Job("", "GP-UCB", 0, {}).key == "GP-UCB--seed0"
-    assert plain("S-GP-TS, rule (6)") == "S-GP-TS_rule_6_"
+    assert file_name("S-GP-TS, rule (6)") == "S-GP-TS_rule_6_"
 
 
 def test_settings_of_the_method_win_over_those_of_the_case() -> None:
-    plan = Plan(
+    plan = ExperimentPlan(
         ("a", "b"), 2, {"n": 1, "m": 1}, {"x": {"n": 2}, "y": {}}, {"b": {"n": 3}}, left_out=(("y", "a"),)
     )
     jobs = plan.jobs()

@@ -10,11 +10,18 @@ from pathlib import Path
 import numpy as np
 
 from manyarms.reproduce.curves import Grid, Panel, averaged
-from manyarms.reproduce.experiment import Experiment, Job, Outcome, Plan, Result, SummaryRow
-from manyarms.reproduce.readings import by_case_and_method
+from manyarms.reproduce.experiment import (
+    Experiment,
+    ExperimentPlan,
+    ExperimentResult,
+    Job,
+    JobOutcome,
+    SummaryRow,
+)
+from manyarms.reproduce.summaries import by_case_and_method
 
 
-def run_one(job: Job, data_home: Path | None) -> Outcome:
+def run_one(job: Job, data_home: Path | None) -> JobOutcome:
     log = job.settings.get("log")
     if log:
         with Path(log).open("a") as stream:
@@ -22,10 +29,10 @@ def run_one(job: Job, data_home: Path | None) -> Outcome:
     time.sleep(job.settings.get("nap", 0.0))
     x = np.arange(4.0)
     y = np.random.default_rng(job.seed).normal(size=4) + len(job.method)
-    return Outcome({"x": x, "y": y}, {"seconds": np.array([time.perf_counter()])})
+    return JobOutcome({"x": x, "y": y}, {"seconds": np.array([time.perf_counter()])})
 
 
-def panels(results: Sequence[Result]) -> Grid:
+def panels(results: Sequence[ExperimentResult]) -> Grid:
     curves = [
         averaged(method, runs[0].numbers["x"], [run.numbers["y"] for run in runs])
         for _, method, runs in by_case_and_method(results)
@@ -33,12 +40,12 @@ def panels(results: Sequence[Result]) -> Grid:
     return ((Panel("toy", "x", "y", tuple(curves)),),)
 
 
-def summary(results: Sequence[Result]) -> list[SummaryRow]:
+def summary(results: Sequence[ExperimentResult]) -> list[SummaryRow]:
     return [{"key": run.job.key, "y": float(run.numbers["y"].sum())} for run in results]
 
 
 def toy(seeds: int = 2, **settings: object) -> Experiment:
-    plan = Plan(("one", "three"), seeds, dict(settings))
+    plan = ExperimentPlan(("one", "three"), seeds, dict(settings))
     plans = {"smoke": plan, "default": plan}
     return Experiment("toy", "nothing", "mean ± sd", plans, run_one, panels, summary)
 

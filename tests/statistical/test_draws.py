@@ -5,6 +5,8 @@ Every test states its α; thresholds are Bonferroni over all the numbers it look
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -42,6 +44,11 @@ STARVED = {
 BITS = ma.Pool(np.random.default_rng(6).random((120, 64)) < 0.3)
 
 
+def quick_first(names: dict[str, ma.Policy]) -> list[Any]:
+    """One case is quick, the others are slow: 20 000 draws of each take about a second."""
+    return [pytest.param(name, marks=pytest.mark.slow if place else ()) for place, name in enumerate(names)]
+
+
 def trained(policy: ma.Policy) -> tuple[ma.Optimizer, ma.Pool]:
     """60 pulls of 24 arms, told at once, and taken in."""
     pool = BITS if isinstance(policy.kernel, ma.Tanimoto) else POOL
@@ -61,7 +68,7 @@ def sparse_covariance(opt: ma.Optimizer, pool: ma.Pool, kernel: ma.kernels.Kerne
     return kernel.matrix(points, points) - Z @ Z.T + RIDGE * Z @ np.linalg.solve(V, Z.T)
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", quick_first({"points": POLICIES["points"]} | POLICIES))
 def test_mean_and_covariance_of_20_000_draws(name: str) -> None:
     """30 means and 465 covariances, each within what α = 0.001 over all of them allows.
 
@@ -77,7 +84,7 @@ def test_mean_and_covariance_of_20_000_draws(name: str) -> None:
     assert np.abs(z_entries).max() < stats.norm.isf(ALPHA / 930), np.abs(z_entries).max()
 
 
-@pytest.mark.parametrize("name", STARVED)
+@pytest.mark.parametrize("name", quick_first(STARVED))
 def test_variances_are_right_whatever_the_prior_map(name: str) -> None:
     """All 120 means and variances of 20 000 draws, α = 0.001 over all; the variance's error is √(2/N)."""
     opt, _ = trained(STARVED[name])

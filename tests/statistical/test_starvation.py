@@ -87,7 +87,7 @@ def test_three_sigma_bands_away_from_the_data(t: int) -> None:
     assert without < 0.5, f"SoR covers {without:.3f}"
 
 
-@pytest.mark.parametrize("t", [63, 215])
+@pytest.mark.parametrize("t", [63, pytest.param(215, marks=pytest.mark.slow)])
 def test_random_features_starve_once_there_are_more_points_than_features(t: int) -> None:
     """As many features as inducing points: their three-sigma band misses f on a quarter of [0.6, 1] and more.
 

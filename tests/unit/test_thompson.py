@@ -17,8 +17,7 @@ from manyarms.errors import (
 )
 from manyarms.sketch.published_sizes import published_size
 
-RNG = np.random.default_rng(0)
-POOL = ma.Pool(RNG.random((80, 2)))
+POOL = ma.Pool(np.random.default_rng(0).random((80, 2)))
 TRUTH = np.sin(6 * POOL.features[:, 0]) + POOL.features[:, 1]
 KERNEL = ma.RBF(0.3)
 

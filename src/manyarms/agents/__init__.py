@@ -1,4 +1,4 @@
-"""Many agents, one server: bandit algorithms whose agents share what they learn for few numbers sent."""
+"""Bandit algorithms for many agents and one server that share what they learn with little communication."""
 
 from manyarms.agents.active_region import Box
 from manyarms.agents.baselines.approx_dis_kernel_ucb import ApproxDisKernelUCB

@@ -1,17 +1,17 @@
-"""Continuous domains: a box, and an active region that is a chain of tests on it.
+"""Continuous domains: a box, and an active region defined by a chain of tests on it.
 
-A point is in the region when it passes every trim so far. Draws are by rejection from the box, so they are
-uniform on whatever is left, in one piece or several. (DUETS footnote 3 samples each component T_j times;
-here T_j draws are shared among the components by their volume, since membership is a test and nobody
-knows the components.)
+A point is in the region when it passes every trim so far. Points are drawn by rejection from the box, so they
+are uniform on the region, whether it is connected or not. (DUETS footnote 3 samples each connected component
+T_j times. Here the components share T_j draws in proportion to their volume, because membership is decided by
+a test and the components are not known.)
 
-**The cap.** For n draws an agent tries at most `max_tries`·n candidates. Before it sends a trim the server
-replays everybody's next draws; if one of them would miss the cap, it withholds the trim (a cutoff of
-−∞, recorded): a larger active set still holds x*, and only regret is lost. Should an agent fall short all the
-same, it repeats the points it has, in order, as the server does in its replay.
+**The cap.** For n draws an agent tries at most `max_tries`·n points. Before the server sends a trim, it
+replays the next draws of all agents; if one of them would exceed the cap, it withholds the trim (the cutoff
+is −∞, and this is recorded). A larger active set still contains x*, so only regret is lost. If an agent
+exceeds the cap nevertheless, it repeats the points it has found, in order, as the server does in its replay.
 
-**Maxima** over a region are taken over `n_probes` public points that lie in it and over the draws: that is
-the discretisation U_T of Assumption 2.3.
+**Maxima** over a region are taken over the `n_probes` public points that lie in it and over the draws; this
+is the discretisation U_T of Assumption 2.3.
 """
 
 from __future__ import annotations
@@ -32,11 +32,15 @@ from manyarms.errors import ImpossibleMessageError, InvalidParameterError, Sampl
 from manyarms.kernels import KernelLike
 from manyarms.support.validation import Floats, count
 
-_CANDIDATES = 1024  # tried together
+_BLOCK = 1024  # points tested at once
 
 
 class Box:
-    """All points between `lower` and `upper`, feature by feature."""
+    """All points between `lower` and `upper`, feature by feature.
+
+    `max_tries` bounds the points tested per draw, and `n_probes` is the number of public points over which
+    maxima are taken.
+    """
 
     def __init__(
         self, lower: ArrayLike, upper: ArrayLike, *, max_tries: int = 2_000, n_probes: int = 2_000
@@ -45,7 +49,9 @@ class Box:
         self.upper: Floats = np.atleast_1d(np.asarray(upper, dtype=np.float64))
         fits = self.lower.ndim == 1 and self.lower.shape == self.upper.shape
         if not (fits and np.isfinite([self.lower, self.upper]).all() and (self.lower < self.upper).all()):
-            raise InvalidParameterError("lower, upper", (lower, upper), "finite vectors with lower < upper")
+            raise InvalidParameterError(
+                "lower, upper", (lower, upper), "finite vectors of equal length with lower < upper"
+            )
         self.max_tries, self.n_probes = count("max_tries", max_tries), count("n_probes", n_probes)
 
     def __repr__(self) -> str:
@@ -53,17 +59,17 @@ class Box:
 
     @property
     def n_features(self) -> int:
-        """d."""
+        """The number of features d."""
         return len(self.lower)
 
     @property
     def digest(self) -> str:
-        """Two boxes with the same digest are the same box."""
+        """A digest of the bounds and limits; equal digests mean equal boxes."""
         sides = np.concatenate([self.lower, self.upper, [self.max_tries, self.n_probes]])
         return hashlib.blake2b(sides.tobytes(), digest_size=DIGEST_BYTES).hexdigest()
 
     def at(self, uniform: Floats) -> Floats:
-        """Points of the box from numbers in [0, 1), d of them each."""
+        """Points of the box from numbers in [0, 1), d numbers for each point."""
         return self.lower + uniform.reshape(-1, self.n_features) * (self.upper - self.lower)
 
 
@@ -80,7 +86,7 @@ class ActiveRegion:
 
     @cached_property
     def digest(self) -> bytes:
-        """Of the box and the numbers of the chain. Rounding in the tests shows in the draws' digest."""
+        """A digest of the box and the chain. Rounding differences show in the digest of the draws."""
         sha = hashlib.blake2b(self.box.digest.encode(), digest_size=DIGEST_BYTES)
         for trim in self.chain:
             sha.update(np.ascontiguousarray(trim.inducing).tobytes() + trim.weights.tobytes())
@@ -89,17 +95,17 @@ class ActiveRegion:
 
     @cached_property
     def size(self) -> float:
-        """Share of the box that is left, by the public probes."""
+        """The fraction of the box that is left, estimated with the public probes."""
         return len(self.probes) / self.box.n_probes
 
     @cached_property
     def probes(self) -> Floats:
-        """The public points that lie in the region."""
+        """The public points that lie in the region, the same for all parties."""
         stream = Coin.public().stream(0, PURPOSE_PROBES)
         points = self.box.at(stream.uniform(self.box.n_probes * self.box.n_features))
-        return points[self.holds(points)]
+        return points[self.contains(points)]
 
-    def holds(self, points: Floats) -> NDArray[np.bool_]:
+    def contains(self, points: Floats) -> NDArray[np.bool_]:
         """Which points pass every test."""
         inside = np.ones(len(points), dtype=bool)
         for trim in self.chain:
@@ -108,22 +114,22 @@ class ActiveRegion:
         return inside
 
     def draw(self, coin: Coin, epoch: int, n: int) -> DrawnPoints:
-        """The first n candidates of the coin that lie in the region."""
+        """The first n points of the coin's stream that lie in the region."""
         stream, found, n_found = coin.stream(epoch, PURPOSE_DRAWS), [], 0
         left = self.box.max_tries * n
         while left > 0 and n_found < n:
-            candidates = self.box.at(stream.uniform(min(left, _CANDIDATES) * self.box.n_features))
-            accepted = candidates[self.holds(candidates)]
+            candidates = self.box.at(stream.uniform(min(left, _BLOCK) * self.box.n_features))
+            accepted = candidates[self.contains(candidates)]
             found.append(accepted)
             left, n_found = left - len(candidates), n_found + len(accepted)
         points = np.concatenate(found)
         if not len(points):
             raise SamplingCapError(
-                f"none of {self.box.max_tries * n} tries in epoch {epoch} is in the region"
+                f"none of the {self.box.max_tries * n} points tried in epoch {epoch} is in the active region"
             )
         return DrawnPoints(np.resize(points, (n, self.box.n_features)), complete=n_found >= n)
 
-    def samples_all(self, coins: list[Coin], epoch: int, n: int) -> bool:
+    def can_draw_all(self, coins: list[Coin], epoch: int, n: int) -> bool:
         """Whether n draws with each coin stay within the cap."""
         try:
             return all(self.draw(coin, epoch, n).complete for coin in coins)
@@ -132,39 +138,41 @@ class ActiveRegion:
 
     @property
     def domain_digest(self) -> str:
-        """Of the box."""
+        """The digest of the box."""
         return self.box.digest
 
     def features(self, keys: NDArray[Any]) -> NDArray[Any]:
-        """A point is its features."""
+        """The points themselves, which are their own features."""
         return keys
 
-    def survey(self, drawn: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    def maximisation_blocks(self, drawn: NDArray[Any]) -> Iterator[NDArray[Any]]:
         """The probes and the draws."""
         yield np.concatenate([self.probes, drawn])
 
     def trimmed(self, trim: Trim) -> ActiveRegion:
-        """One more test; one that keeps everything is not worth its evaluation."""
+        """The region with one more test; a trim that keeps everything is not added."""
         return self if trim.cutoff == -np.inf else replace(self, chain=(*self.chain, trim))
 
     def to_wire(self, keys: NDArray[Any]) -> NDArray[Any]:
-        """Coordinates."""
+        """The coordinates of the points."""
         return np.asarray(keys, dtype=np.float64).reshape(-1, self.box.n_features)
 
     def from_wire(self, numbers: NDArray[Any]) -> NDArray[Any]:
-        """Coordinates, checked to lie in the box."""
+        """The coordinates of the points, checked to lie in the box."""
         if numbers.ndim != 2 or numbers.shape[1] != self.box.n_features or numbers.dtype.kind != "f":
-            raise ImpossibleMessageError(f"points of shape {numbers.shape} for {self.box!r}")
+            raise ImpossibleMessageError(
+                f"points of type {numbers.dtype} and shape {numbers.shape} do not fit {self.box!r}"
+            )
         if not ((numbers >= self.box.lower) & (numbers <= self.box.upper)).all():
-            raise ImpossibleMessageError(f"a point outside {self.box!r}")
+            raise ImpossibleMessageError(f"a point lies outside {self.box!r}")
         return numbers
 
     def keys_from_wire(self, numbers: NDArray[Any]) -> NDArray[Any]:
-        """Coordinates too."""
+        """The same as `from_wire`, since points are their own keys."""
         return self.from_wire(numbers)
 
     def message(self, epoch: int) -> Message:
-        """The chain, all trims one behind the other."""
+        """The whole chain, with the trims concatenated."""
         none = np.empty((0, self.box.n_features))
         return ActiveChain(
             SERVER,
@@ -176,14 +184,17 @@ class ActiveRegion:
         )
 
     def adopted(self, message: Message) -> ActiveRegion:
-        """The chain in an `ActiveChain` message."""
+        """The region described by an `ActiveChain` message."""
         if not isinstance(message, ActiveChain):
             raise ImpossibleMessageError(f"{message.name} does not describe a region of a box")
         total, ends = len(message.weights), np.cumsum(message.sizes)
         points = self.from_wire(message.points)
         sizes_fit = (message.sizes >= 0).all() and (ends[-1] if len(ends) else 0) == total == len(points)
         if not sizes_fit or len(message.cutoffs) != len(ends):
-            raise ImpossibleMessageError(f"a chain of sizes {message.sizes.tolist()} with {total} weights")
+            raise ImpossibleMessageError(
+                f"trims of sizes {message.sizes.tolist()} do not fit {total} weights, {len(points)} points "
+                f"and {len(message.cutoffs)} cutoffs"
+            )
         chain = tuple(
             Trim(points[end - size : end], message.weights[end - size : end], float(cutoff))
             for size, end, cutoff in zip(message.sizes, ends, message.cutoffs, strict=True)

@@ -1,8 +1,8 @@
-"""The sparse posterior of one epoch, in the two halves that live on different machines.
+"""The sparse posterior of one epoch: the part an agent computes and the part the server computes.
 
-An agent sends u = K_{S,D}Y and receives weights a with μ̃(x) = k_S(x)ᵀa: it never factorises anything, so
+An agent sends u = K_{S,D}Y and receives weights a with μ̃(x) = k_S(x)ᵀa. It never factorises a matrix, so
 no basis has to be agreed on (spec §5, "one basis": the projections are summed). The server holds the
-Cholesky factor L of K_S in the order in which it sends S, with dependent points left out, and turns
+Cholesky factor L of K_S in the order in which it sends S, with dependent points left out, and computes
 
     b = L⁻¹ Σu,   V = λI + Z_DᵀNZ_D,   a = L⁻ᵀV⁻¹b                       (DUETS (7), (8))
 
@@ -26,13 +26,13 @@ from manyarms.kernels import KernelLike
 from manyarms.support.linalg import backward, forward, inverse_lower
 from manyarms.support.validation import Floats, Ints
 
-_BLOCK = 512  # points looked at together while a span is built
+_BLOCK = 512  # points processed at once while a span is built
 
 
 def spanning(kernel: KernelLike, points: NDArray[Any], tolerance: float) -> tuple[Ints, Nystrom]:
     """Which points span the rest up to `tolerance`, in order, and the embedding on them.
 
-    Block by block, so that no n × n matrix is ever formed; inside a block with pivoting. Every point left
+    It works block by block, with pivoting inside a block, and never forms an n × n matrix. Every point left
     out has a residual k − ‖z‖² of at most `tolerance`·k (spec §1: skip it, no jitter is needed then).
     """
     chosen = np.empty(0, dtype=np.int64)
@@ -54,19 +54,19 @@ def spanning(kernel: KernelLike, points: NDArray[Any], tolerance: float) -> tupl
 
 
 def on_points(kernel: KernelLike, points: NDArray[Any]) -> Nystrom:
-    """The embedding on points known to be independent, by Cholesky in their order."""
+    """The embedding on linearly independent points, from the Cholesky factor in their order."""
     if not len(points):
         return Nystrom(kernel, points, np.empty((0, 0)))
     try:
         factor = np.asarray(np.linalg.cholesky(kernel.matrix(points, points)), dtype=np.float64)
     except np.linalg.LinAlgError:
-        raise ImpossibleMessageError(f"{len(points)} inducing points that depend on each other") from None
+        raise ImpossibleMessageError(f"the {len(points)} inducing points are linearly dependent") from None
     return Nystrom(kernel, points, factor)
 
 
 @dataclass(frozen=True)
 class SparsePosterior:
-    """Where and how often was pulled (`rows` = z of the different points, `counts`), without rewards."""
+    """The posterior without rewards: `rows` are the embeddings z of the distinct points, with `counts`."""
 
     embedding: Nystrom
     rows: Floats
@@ -75,7 +75,7 @@ class SparsePosterior:
 
     @classmethod
     def of(cls, embedding: Nystrom, points: NDArray[Any], counts: Floats, ridge: float) -> SparsePosterior:
-        """From the different points pulled and their counts."""
+        """From the distinct points pulled and their counts."""
         return cls(embedding, embedding.matrix(points), counts, ridge)
 
     @cached_property
@@ -86,7 +86,7 @@ class SparsePosterior:
 
     @property
     def information(self) -> float:
-        """½ log det(V/λ): the information gain of the pulls (exact when the embedding spans them)."""
+        """The information gain ½ log det(V/λ) of the pulls, exact when the embedding spans them."""
         log_det = -2.0 * np.log(np.diag(self.inverse_factor)).sum()
         return float(0.5 * (log_det - self.rows.shape[1] * np.log(self.ridge)))
 
@@ -99,20 +99,20 @@ class SparsePosterior:
         return np.asarray(residual / self.ridge + np.einsum("ij,ij->j", whitened, whitened))
 
     def largest_leverage(self, blocks: Iterable[NDArray[Any]]) -> float:
-        """max σ̃² over all points of all blocks."""
+        """The maximum of σ̃² over all points of all blocks."""
         return max((float(self.leverage(block).max()) for block in blocks if len(block)), default=0.0)
 
     def weights(self, projection: Floats) -> Floats:
-        """a with μ̃(x) = k_S(x)ᵀa, from the sum of K_{S,D}Y over the agents."""
+        """The weights a with μ̃(x) = k_S(x)ᵀa, from the sum of K_{S,D}Y over the agents."""
         b = forward(self.embedding.factor, projection[:, None])
         solved = self.inverse_factor.T @ (self.inverse_factor @ b)
         return backward(self.embedding.factor, solved)[:, 0]
 
 
-def projected(
+def projected_rewards(
     kernel: KernelLike, inducing: NDArray[Any], points: NDArray[Any], sums: Floats, precision: np.dtype[Any]
 ) -> Floats:
-    """An agent's K_{S,D}Y: `sums` are the reward sums of its different points."""
+    """K_{S,D}Y of one agent; `sums` are the summed rewards of its distinct points."""
     covariances = kernel.matrix(inducing, points).astype(precision, copy=False)
     return np.asarray(covariances @ sums.astype(precision, copy=False), dtype=np.float64)
 
@@ -124,7 +124,7 @@ def means(
     points: NDArray[Any],
     precision: np.dtype[Any],
 ) -> Floats:
-    """μ̃ = k_S(x)ᵀa of every point, in the machine's working precision."""
+    """μ̃ = k_S(x)ᵀa at every point, computed in the given precision."""
     if not len(inducing):
         return np.zeros(len(points))
     covariances = kernel.matrix(points, inducing).astype(precision, copy=False)

@@ -1,7 +1,7 @@
-"""Where the agents live during a run: in this thread, in threads, or each in a process of its own.
+"""Where the agents of a run execute: in the calling thread, in threads, or each in its own process.
 
-A host does the same thing to every agent (`start`, `deliver`, `pull`, `timeout`) and returns what they said
-in order of their numbers, so the run is the same wherever they live.
+A host calls the same method (`start`, `deliver`, `pull`, `timeout`) on every agent and returns their messages
+in the order of the agents' numbers, so the result does not depend on where the agents execute.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from manyarms.support.validation import Floats, finite_rewards
 
 Evaluate = Callable[[Pulls], ArrayLike]
 
-_GONE = (EOFError, BrokenPipeError, ConnectionResetError)  # what a pipe to a dead process raises
-_NOTHING: dict[str, Any] = {
+_BROKEN_PIPE = (EOFError, BrokenPipeError, ConnectionResetError)  # raised by a pipe to a dead process
+_DEAD_ANSWER: dict[str, Any] = {
     "start": [],
     "timeout": [],
     "deliver": ([], 0),
     "pull": (None, None, []),
     "done": True,
-}  # what a dead process says
+}  # the result of each method for an agent whose process has died
 
 
-class AgentSeat:
-    """One agent with its evaluator: the work of one place, whatever that place is."""
+class AgentWorker:
+    """One agent with the function that evaluates its pulls."""
 
     def __init__(self, agent: Agent, evaluate: Evaluate) -> None:
         self.agent, self.evaluate = agent, evaluate
 
     def start(self) -> list[Message]:
-        """First messages."""
+        """The agent's first messages."""
         return self.agent.start()
 
     def deliver(self, packets: list[bytes]) -> tuple[list[Message], int]:
-        """Take messages in; answers, and how many had to be refused."""
+        """Deliver messages; return the answers and how many messages were refused."""
         answers: list[Message] = []
         refused = 0
         for data in packets:
@@ -55,7 +55,7 @@ class AgentSeat:
         return answers, refused
 
     def pull(self) -> tuple[Pulls | None, Floats | None, list[Message]]:
-        """Make the pending pulls, if any."""
+        """Evaluate the pending pulls, if any."""
         pulls = self.agent.pending
         if pulls is None:
             return None, None, []
@@ -63,84 +63,85 @@ class AgentSeat:
         return pulls, rewards, self.agent.observe(rewards)
 
     def timeout(self) -> list[Message]:
-        """Say it again."""
+        """The messages the agent repeats after a timeout."""
         return [] if self.agent.done else self.agent.timeout()
 
     def done(self) -> bool:
-        """Whether the agent is."""
+        """Whether the agent is done."""
         return self.agent.done
 
 
 class AgentHost:
-    """All agents, one after the other in this thread; subclasses change only `_map`."""
+    """Runs all agents one after the other in the calling thread; subclasses run them elsewhere."""
 
     def __init__(self, agents: list[Agent], evaluate: Evaluate) -> None:
         self.agents = agents
         self.pulls: list[list[Pulls]] = [[] for _ in agents]
         self.rewards: list[list[Floats]] = [[] for _ in agents]
-        self._seats: list[Any] = self._seated(agents, evaluate)
-        self.down: set[int] = set()  # agents that neither hear, pull nor speak; change it to kill and revive
+        self._workers: list[Any] = self._start_workers(agents, evaluate)
+        self.down: set[int] = set()  # agents that do not respond; edit this set to stop and revive agents
 
-    def _seated(self, agents: list[Agent], evaluate: Evaluate) -> list[Any]:
-        return [AgentSeat(agent, evaluate) for agent in agents]
+    def _start_workers(self, agents: list[Agent], evaluate: Evaluate) -> list[Any]:
+        return [AgentWorker(agent, evaluate) for agent in agents]
 
     def _map(self, method: str, which: list[int], arguments: list[tuple[Any, ...]]) -> list[Any]:
-        return [getattr(self._seats[n], method)(*args) for n, args in zip(which, arguments, strict=True)]
+        return [getattr(self._workers[n], method)(*args) for n, args in zip(which, arguments, strict=True)]
 
     @property
     def up(self) -> list[int]:
-        """Agents that are not down."""
-        return [n for n in range(len(self._seats)) if n not in self.down]
+        """The agents that are not down."""
+        return [n for n in range(len(self._workers)) if n not in self.down]
 
-    def _everyone(self, method: str) -> list[Any]:
+    def _map_all(self, method: str) -> list[Any]:
         return self._map(method, self.up, [()] * len(self.up))
 
     def start(self) -> list[Message]:
-        """First messages of all agents."""
-        return [message for said in self._everyone("start") for message in said]
+        """The first messages of all agents."""
+        return [message for messages in self._map_all("start") for message in messages]
 
     def deliver(self, packets: list[tuple[int, bytes]]) -> tuple[list[Message], int]:
-        """Hand over messages; all answers, and how many were refused."""
+        """Deliver messages; return all answers and how many messages were refused."""
         inbox: dict[int, list[bytes]] = {}
         for agent, data in packets:
             inbox.setdefault(agent, []).append(data)
         which = [n for n in sorted(inbox) if n not in self.down]
         results = self._map("deliver", which, [(inbox[n],) for n in which])
-        return [message for said, _ in results for message in said], sum(refused for _, refused in results)
+        answers = [message for messages, _ in results for message in messages]
+        return answers, sum(refused for _, refused in results)
 
     def pull(self) -> tuple[int, list[Message]]:
-        """Let everybody make its pending pulls: how many agents did, and what they said."""
+        """Evaluate all pending pulls; return how many agents pulled, and their messages."""
         messages: list[Message] = []
         n_pulled = 0
-        for n, (pulls, rewards, said) in self._pulled():
+        for n, (pulls, rewards, answers) in self._pulled():
             if pulls is not None:
                 n_pulled += 1
                 self.pulls[n].append(pulls)
                 self.rewards[n].append(rewards)
-            messages += said
+            messages += answers
         return n_pulled, messages
 
     def _pulled(self) -> list[tuple[int, tuple[Pulls | None, Any, list[Message]]]]:
-        asked = self.up  # before anybody is found dead
-        return list(zip(asked, self._map("pull", asked, [()] * len(asked)), strict=True))
+        agents = self.up  # `up` may shrink during the call
+        return list(zip(agents, self._map("pull", agents, [()] * len(agents)), strict=True))
 
     def timeout(self) -> list[Message]:
-        """Everybody who waits says its last thing again."""
-        return [message for said in self._everyone("timeout") for message in said]
+        """The messages that waiting agents repeat."""
+        return [message for messages in self._map_all("timeout") for message in messages]
 
     @property
     def unfinished(self) -> tuple[int, ...]:
-        """Agents that are down, or still have something to do."""
-        states = dict(zip(self.up, self._everyone("done"), strict=True))
-        return tuple(n for n in range(len(self._seats)) if not states.get(n, False) or n in self.down)
+        """The agents that are down or not done."""
+        states = dict(zip(self.up, self._map_all("done"), strict=True))
+        return tuple(n for n in range(len(self._workers)) if not states.get(n, False) or n in self.down)
 
     @property
     def done(self) -> bool:
-        """Whether all agents are that are not down."""
-        return all(self._everyone("done"))
+        """Whether all agents that are not down are done."""
+        return all(self._map_all("done"))
 
     def close(self) -> None:
-        """Free what the host holds."""
+        """Release threads or processes."""
 
     def __enter__(self) -> Self:
         return self
@@ -152,7 +153,7 @@ class AgentHost:
 
 
 class ThreadHost(AgentHost):
-    """Agents side by side in threads; NumPy and the evaluator's waiting run in parallel."""
+    """Runs every agent in a thread; NumPy operations and blocking evaluations run in parallel."""
 
     def __init__(self, agents: list[Agent], evaluate: Evaluate) -> None:
         super().__init__(agents, evaluate)
@@ -160,24 +161,24 @@ class ThreadHost(AgentHost):
 
     def _map(self, method: str, which: list[int], arguments: list[tuple[Any, ...]]) -> list[Any]:
         jobs = [
-            self._threads.submit(getattr(self._seats[n], method), *args)
+            self._threads.submit(getattr(self._workers[n], method), *args)
             for n, args in zip(which, arguments, strict=True)
         ]
         return [job.result() for job in jobs]
 
     def close(self) -> None:
-        """End the threads."""
+        """Shut down the threads."""
         self._threads.shutdown()
 
 
 class ProcessHost(AgentHost):
-    """Every agent in a process of its own; messages cross as their wire bytes.
+    """Runs every agent in its own process; messages are passed in their wire encoding.
 
-    Agents and evaluator are handed to the new processes once, so both must be picklable, and the calling
-    script needs the usual `if __name__ == "__main__":` guard.
+    Agents and the evaluation function are pickled once to start the processes, so both must be picklable, and
+    the calling script needs the usual `if __name__ == "__main__":` guard.
     """
 
-    def _seated(self, agents: list[Agent], evaluate: Evaluate) -> list[Any]:
+    def _start_workers(self, agents: list[Agent], evaluate: Evaluate) -> list[Any]:
         context = multiprocessing.get_context("spawn")
         self._processes, pipes = [], []
         for agent in agents:
@@ -191,22 +192,22 @@ class ProcessHost(AgentHost):
 
     def _map(self, method: str, which: list[int], arguments: list[tuple[Any, ...]]) -> list[Any]:
         for n, args in zip(which, arguments, strict=True):
-            with suppress(*_GONE):  # noticed when its answer is missing
-                self._seats[n].send((method, args))
+            with suppress(*_BROKEN_PIPE):  # `_answer` notices that the process is dead
+                self._workers[n].send((method, args))
         return [self._answer(method, n) for n in which]
 
     def _answer(self, method: str, n: int) -> Any:
-        """What the agent's process says; one that has died is down from now on."""
+        """The answer of an agent's process; an agent whose process has died is marked as down."""
         try:
-            return _opened(method, self._seats[n].recv())
-        except _GONE:
+            return _decoded(method, self._workers[n].recv())
+        except _BROKEN_PIPE:
             self.down.add(n)
-            return _NOTHING[method]
+            return _DEAD_ANSWER[method]
 
     def close(self) -> None:
-        """Tell the processes to end, and wait for them."""
-        for pipe in self._seats:
-            with suppress(*_GONE):
+        """Stop the processes and wait for them."""
+        for pipe in self._workers:
+            with suppress(*_BROKEN_PIPE):
                 pipe.send(None)
             pipe.close()
         for process in self._processes:
@@ -214,18 +215,18 @@ class ProcessHost(AgentHost):
 
 
 def _serve(pipe: Any, agent: Agent, evaluate: Evaluate) -> None:
-    """The loop of an agent's process."""
-    seat = AgentSeat(agent, evaluate)
-    while (order := pipe.recv()) is not None:
-        method, args = order
+    """The main loop of an agent's process."""
+    worker = AgentWorker(agent, evaluate)
+    while (call := pipe.recv()) is not None:
+        method, args = call
         try:
-            pipe.send(_sealed(method, getattr(seat, method)(*args)))
-        except Exception as error:  # handed to the caller, who raises it
+            pipe.send(_encoded(method, getattr(worker, method)(*args)))
+        except Exception as error:  # raised again in the calling process
             pipe.send(error)
 
 
-def _sealed(method: str, result: Any) -> Any:
-    """Messages as bytes."""
+def _encoded(method: str, result: Any) -> Any:
+    """The result with its messages encoded as bytes."""
     if method in ("start", "timeout"):
         return [encode(message) for message in result]
     if method == "deliver":
@@ -233,7 +234,8 @@ def _sealed(method: str, result: Any) -> Any:
     return (*result[:2], [encode(message) for message in result[2]]) if method == "pull" else result
 
 
-def _opened(method: str, result: Any) -> Any:
+def _decoded(method: str, result: Any) -> Any:
+    """The inverse of `_encoded`; raises an error that the process has sent."""
     if isinstance(result, Exception):
         raise result
     if method in ("start", "timeout"):
@@ -244,7 +246,7 @@ def _opened(method: str, result: Any) -> Any:
 
 
 def make_host(executor: str, agents: list[Agent], evaluate: Evaluate) -> AgentHost:
-    """The host by its name."""
+    """The host for an executor's name."""
     hosts = {"sequential": AgentHost, "threads": ThreadHost, "processes": ProcessHost}
     if executor not in hosts:
         raise InvalidParameterError("executor", executor, f"one of {sorted(hosts)}")

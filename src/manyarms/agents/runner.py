@@ -1,8 +1,8 @@
-"""Run an algorithm in one program: carry the messages as bytes, evaluate the pulls, keep the accounts.
+"""Run an algorithm in one program: transmit the messages as bytes, evaluate the pulls, count the cost.
 
-Rounds: every agent with pending pulls makes them; then messages go back and forth until none is left. If
-nothing moves, the time for answers is over (`timeout`). Agents are independent of each other within a
-round, so they may run in threads or processes; results do not depend on which (`executors`).
+A run proceeds in rounds. Every agent with pending pulls evaluates them; then messages are exchanged until
+none is left. A round without pulls or messages is a timeout. The agents are independent of each other within
+a round, so they may run in threads or processes; the results do not depend on the choice (`executors`).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ BeforeSending = Callable[["Run", list[Outgoing]], list[Outgoing]]
 
 
 class Algorithm(Protocol):
-    """Settings that make a server and agents."""
+    """Settings from which a server and agents are built."""
 
     @property
     def n_agents(self) -> int:
-        """N."""
+        """The number of agents N."""
 
     def server(self, domain: Any, seed: int) -> Server:
         """The server's side."""
@@ -45,25 +45,25 @@ class Algorithm(Protocol):
 
 @dataclass(frozen=True)
 class RunResult:
-    """What was pulled, what came back, and what it cost. Lists are by agent."""
+    """The pulls, rewards and communication cost of a run. Lists have one entry per agent."""
 
-    arms: list[NDArray[np.int64]]  # pool indices; empty where there is no pool
+    arms: list[NDArray[np.int64]]  # pool indices; empty without a pool
     features: list[NDArray[Any]]
     rewards: list[Floats]
     cost: Cost
     ledger: Ledger
     server: Server
-    refused: int  # messages that were corrupt or impossible
-    unfinished: tuple[int, ...]  # agents that could not be reached any more
+    refused: int  # corrupt or invalid messages
+    unfinished: tuple[int, ...]  # agents that could no longer be reached
 
 
 @dataclass
 class Run:
-    """A run under way.
+    """A run in progress.
 
-    `link(direction, agent, bytes)` returns what arrives; it is how faults are tested. `before_sending(run,
-    outgoing)` is called whenever the server's state has changed: the moment to save `run.server`, or to
-    replace it; what it returns is sent.
+    `link(direction, agent, data)` returns the list of byte strings that arrive; tests use it to simulate
+    faults. `before_sending(run, outgoing)` is called whenever the state of the server has changed and nothing
+    has been sent yet, so that it can save or replace `run.server`; the messages it returns are sent.
     """
 
     server: Server
@@ -75,9 +75,10 @@ class Run:
     _up: list[bytes] = field(default_factory=list)
 
     def finish(self, patience: int = 100) -> None:
-        """Go on until everybody is done, or until the server is and the rest can no longer be reached.
+        """Run until all parties are done, or until the server is done and some agents cannot be reached.
 
-        `patience` is how many rounds may pass without a single pull, which only faults make happen.
+        `patience` is the number of consecutive rounds without a pull that are tolerated; without faults there
+        is always a pull within a few rounds.
         """
         self._send_up(self.host.start())
         idle = 0
@@ -89,16 +90,16 @@ class Run:
             if idle > patience and self.server.done:
                 break
             if idle > patience:
-                raise StalledRunError(f"no pull in {patience} rounds, yet the server is not done")
+                raise StalledRunError(f"no agent pulled in {patience} rounds and the server is not done")
             if not moved and not pulled:
-                self._after_silence()
+                self._handle_timeout()
         self._exchange()
 
-    def _after_silence(self) -> None:
-        """Nothing moves: the server's patience ends; when it has nothing to say, the agents'."""
-        down = self._noted(self.server.timeout())
-        self._send_down(down)
-        if not down:
+    def _handle_timeout(self) -> None:
+        """Let the server time out; if it sends nothing, let the agents time out."""
+        outgoing = self._after_hook(self.server.timeout())
+        self._send_down(outgoing)
+        if not outgoing:
             self._send_up(self.host.timeout())
 
     def _exchange(self) -> bool:
@@ -107,26 +108,26 @@ class Run:
             waiting, self._up = self._up, []
             for data in waiting:
                 moved = True
-                self._send_down(self._at_server(data))
+                self._send_down(self._answer_of_server(data))
         return moved
 
-    def _at_server(self, data: bytes) -> list[Outgoing]:
+    def _answer_of_server(self, data: bytes) -> list[Outgoing]:
         try:
             answer = self.server.receive(decode(data))
         except MessageError:
             self.refused += 1
             return []
-        return self._noted(answer)
+        return self._after_hook(answer)
 
-    def _noted(self, outgoing: list[Outgoing]) -> list[Outgoing]:
-        """The server's state has changed and nothing has been sent yet: the moment to save it."""
+    def _after_hook(self, outgoing: list[Outgoing]) -> list[Outgoing]:
+        """The messages after `before_sending` has seen them."""
         return outgoing if self.before_sending is None else self.before_sending(self, outgoing)
 
     def _send_up(self, messages: list[Message]) -> None:
         for message in messages:
             data = encode(message)
             self.ledger.sent_up(message, len(data))
-            self._up += self._carried("up", message.sender, data)
+            self._up += self._transmitted("up", message.sender, data)
 
     def _send_down(self, outgoing: list[Outgoing]) -> None:
         deliveries: list[tuple[int, bytes]] = []
@@ -134,13 +135,13 @@ class Run:
             data = encode(item.message)
             for agent in item.to:
                 self.ledger.sent_down(item.message, len(data), item.again)
-                deliveries += [(agent, piece) for piece in self._carried("down", agent, data)]
+                deliveries += [(agent, piece) for piece in self._transmitted("down", agent, data)]
         if deliveries:
             messages, refused = self.host.deliver(deliveries)
             self.refused += refused
             self._send_up(messages)
 
-    def _carried(self, direction: str, agent: int, data: bytes) -> list[bytes]:
+    def _transmitted(self, direction: str, agent: int, data: bytes) -> list[bytes]:
         return [data] if self.link is None else self.link(direction, agent, data)
 
 
@@ -158,24 +159,24 @@ def run(
     seed = count("seed", seed, minimum=0)
     agents = [algorithm.agent(n, domain, Coin.of_agent(seed, n)) for n in range(algorithm.n_agents)]
     with make_host(executor, agents, evaluate) as host:
-        under_way = Run(
+        in_progress = Run(
             algorithm.server(domain, seed), host, Ledger(algorithm.n_agents), link, before_sending
         )
-        under_way.finish()
+        in_progress.finish()
         pulls, rewards, unfinished = host.pulls, host.rewards, host.unfinished
     return RunResult(
-        arms=[_joined([p.arms for p in own if p.arms is not None], np.int64) for own in pulls],
-        features=[_joined([p.features for p in own], np.float64) for own in pulls],
-        rewards=[_joined(own, np.float64) for own in rewards],
-        cost=under_way.ledger.cost,
-        ledger=under_way.ledger,
-        server=under_way.server,
-        refused=under_way.refused,
+        arms=[_concatenated([p.arms for p in own if p.arms is not None], np.int64) for own in pulls],
+        features=[_concatenated([p.features for p in own], np.float64) for own in pulls],
+        rewards=[_concatenated(own, np.float64) for own in rewards],
+        cost=in_progress.ledger.cost,
+        ledger=in_progress.ledger,
+        server=in_progress.server,
+        refused=in_progress.refused,
         unfinished=unfinished,
     )
 
 
-def _joined(pieces: list[Any], dtype: Any) -> NDArray[Any]:
+def _concatenated(pieces: list[Any], dtype: Any) -> NDArray[Any]:
     return np.concatenate(pieces) if pieces else np.empty(0, dtype=dtype)
 
 

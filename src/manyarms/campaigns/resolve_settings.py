@@ -21,9 +21,9 @@ from manyarms.campaigns.settings import AUTO, Request, Settings, option_names, p
 from manyarms.errors import InvalidParameterError, SettingsError, shown
 from manyarms.kernels.describe import describe
 from manyarms.learning import Prepared, prepare
-from manyarms.learning.kernel_families import Bits, Distances
+from manyarms.learning.kernel_families import StationaryFamily, TanimotoFamily
 from manyarms.learning.numeric_columns import columns_of
-from manyarms.learning.prepared import from_numbers
+from manyarms.learning.numeric_pool import from_numbers
 from manyarms.pool.pool import Pool
 from manyarms.run.eligibility import repeats_setting
 from manyarms.run.optimizer import Optimizer
@@ -75,7 +75,7 @@ def _prepared(request: Request, source: Source, pool: Pool) -> Prepared | None:
 def prepared_for(source: Source, pool: Pool) -> Prepared:
     """What a learned model sees of the pool. That columns are fingerprints is known, not found out."""
     if source.molecular:
-        return Prepared(pool, (Bits(),), (), np.asarray, ("fingerprints: Tanimoto",))
+        return Prepared(pool, (TanimotoFamily(),), (), np.asarray, ("fingerprints: Tanimoto",))
     behind = source.blocks(pool.names or [])
     beside_numbers = set(behind) > set(source.categories)
     if source.categories and beside_numbers:  # alone they are one-hot blocks, which `prepare` finds
@@ -92,7 +92,7 @@ def _given_kernel(request: Request, source: Source, pool: Pool) -> tuple[dict[st
 def _columns(prepared: Prepared | None, names: Sequence[str]) -> tuple[tuple[str, float], ...]:
     """Names and spreads, by which learned length-scales can be read; spread 0: it tells nothing apart."""
     family = None if prepared is None else prepared.families[0]
-    if not isinstance(family, Distances):
+    if not isinstance(family, StationaryFamily):
         return ()
     spreads = [
         spread if group >= 0 else 0.0 for spread, group in zip(family.spreads, family.groups, strict=True)

@@ -5,7 +5,7 @@ it believes already: where it is wrong it does not look. A few random arms in ea
 little when drawn where the best arm can be: among those whose upper bound reaches the highest lower bound,
 as DUETS' agents draw theirs from the region not ruled out. A model that rules out hardly anything would make
 that the whole pool, so it is at most the tenth of it with the highest bounds. Small plates have none: there
-the model hears of its errors soon enough. What this gains, and where it loses, is in docs/no-knobs.md.
+the model hears of its errors soon enough. What this gains, and where it loses, is in docs/measurements.md.
 """
 
 from __future__ import annotations

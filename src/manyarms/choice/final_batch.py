@@ -1,7 +1,7 @@
 """The last plate of a budget: nothing can be learned from it any more, so it takes what looks best by now.
 
 Bounds half as wide, and no scouts. Not the highest means alone: among arms that look alike, the less certain
-ones hold the surprises. What this gains is in docs/no-knobs.md.
+ones hold the surprises. What this gains is in docs/measurements.md.
 """
 
 from __future__ import annotations

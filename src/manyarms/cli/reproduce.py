@@ -12,7 +12,7 @@ import typer
 from manyarms.cli.output import JsonOption, guarded, print_json, print_table, say
 from manyarms.reproduce.experiment import Mode
 from manyarms.reproduce.registry import EXPERIMENTS, named
-from manyarms.reproduce.runner import Report
+from manyarms.reproduce.runner import ReproductionReport
 from manyarms.reproduce.runner import reproduce as run_experiment
 
 
@@ -63,11 +63,11 @@ def _bar(shown: ExitStack) -> Callable[[int, int, str], None]:
     return follow
 
 
-def _files(report: Report) -> list[str]:
+def _files(report: ReproductionReport) -> list[str]:
     return [str(path) for path in (*report.figures, report.summary, report.manifest)]
 
 
-def _plain(report: Report) -> dict[str, object]:
+def _plain(report: ReproductionReport) -> dict[str, object]:
     return {
         "files": _files(report),
         "digest": report.digest,
@@ -78,7 +78,7 @@ def _plain(report: Report) -> dict[str, object]:
     }
 
 
-def _print(shows: str, report: Report) -> None:
+def _print(shows: str, report: ReproductionReport) -> None:
     say(shows)
     if report.stand_in:
         say("generated stand-in data, not the real pool; --data-home DIR uses the real one")

@@ -19,7 +19,7 @@ from manyarms.support.validation import Floats, positive
 _DIRECT_FEATURES = 64
 _CLOSE = 1e-6
 _FARTHEST = 1e100  # distances are cut here, where k is 0 in any case: ∞ · 0 would be NaN
-PIECE = 2**13  # values a formula of several terms is evaluated on at once, so that they stay in the cache
+CHUNK = 2**13  # values a formula of several terms is evaluated on at once, so that they stay in the cache
 _LARGE_NU = 100.0  # beyond this K_ν overflows at ordinary distances, and its expansion is exact to 1e-11
 
 
@@ -107,8 +107,8 @@ class Matern(Kernel):
         """The Matérn function of the scaled distance."""
         values = squared_distances(X, Y, self.lengthscale)
         flat = (values.T if values.flags.f_contiguous else values).reshape(-1)
-        for start in range(0, len(flat), PIECE):
-            piece = flat[start : start + PIECE]
+        for start in range(0, len(flat), CHUNK):
+            piece = flat[start : start + CHUNK]
             piece[:] = self._at(piece)
         return values
 

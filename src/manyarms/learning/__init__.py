@@ -1,8 +1,9 @@
-"""Learning what the papers take as known: scales of features and rewards, kernel, noise and mean."""
+"""Learn what the papers assume to be known: the scales of features and rewards, kernel, noise and mean."""
 
 from manyarms.learning.initial_design import design_size, initial_design
 from manyarms.learning.model import LearnedModel, learn, model_from, should_refit
-from manyarms.learning.preparation import Prepared, prepare
+from manyarms.learning.prepare_pool import prepare
+from manyarms.learning.prepared_pool import Prepared
 from manyarms.learning.reward_transforms import Targets, Transform, fit_transform
 
 __all__ = [

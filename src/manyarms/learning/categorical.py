@@ -1,4 +1,4 @@
-"""Pools that are not numbers: zeros and ones, words, strings, and tables that mix numbers and texts."""
+"""Prepare pools that are not numbers: zeros and ones, words, strings, and tables of numbers and texts."""
 
 from __future__ import annotations
 
@@ -10,14 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyarms.errors import InvalidFeaturesError
-from manyarms.learning.kernel_families import Bits, Codes
+from manyarms.learning.kernel_families import HammingFamily, TanimotoFamily
 from manyarms.learning.numeric_columns import columns_of
-from manyarms.learning.prepared import Prepared, from_numbers, rewritten
+from manyarms.learning.numeric_pool import from_numbers
+from manyarms.learning.prepared_pool import Prepared, transformed_pool
 from manyarms.pool.pool import Pool
 
-FINGERPRINT_BITS = 64  # columns of zeros and ones from which on they are taken for a fingerprint
-_NONE = -1  # the code of an arm, added later, that is none of the categories
-MANY_TEXTS = 100  # a column with more different texts than this, in half the arms or more, is a name
+FINGERPRINT_BITS = 64  # at least this many columns of zeros and ones are treated as a fingerprint
+_UNKNOWN_CATEGORY = -1  # the code of an arm, added later, that has none of the known categories
+MANY_TEXTS = (
+    100  # a column with more different texts than this, in half of the arms or more, is an identifier
+)
+
+Categories = dict[str, int]  # the position of each text of a column; empty for a column of numbers
 
 
 # ------------------------------------------------------------------ zeros and ones
@@ -32,24 +37,25 @@ def from_bits(pool: Pool) -> Prepared | None:
             ones = np.asarray(features) != 0
             ends = [*starts[1:], ones.shape[1]]
             blocks = [ones[:, a:b] for a, b in zip(starts, ends, strict=True)]
-            codes = [np.where(block.any(axis=1), block.argmax(axis=1), _NONE) for block in blocks]
+            codes = [np.where(block.any(axis=1), block.argmax(axis=1), _UNKNOWN_CATEGORY) for block in blocks]
             return np.column_stack(codes).astype(np.int32)
 
-        said = f"{pool.n_features} columns of zeros and ones are {len(starts)} one-hot blocks: Hamming"
-        return Prepared(rewritten(pool, decode), (Codes(),), (), decode, (said,))
+        blocks = f"{pool.n_features} columns of zeros and ones form {len(starts)} one-hot blocks"
+        assumptions = (f"{blocks}: Hamming kernel",)
+        return Prepared(transformed_pool(pool, decode), (HammingFamily(),), (), decode, assumptions)
     if pool.n_features < FINGERPRINT_BITS:
         return None
 
     def pack(features: Any) -> NDArray[Any]:
         return np.packbits(np.asarray(features) != 0, axis=1)
 
-    said = f"{pool.n_features} columns of zeros and ones are taken for a fingerprint: Tanimoto"
-    return Prepared(rewritten(pool, pack), (Bits(),), (), pack, (said,))
+    assumption = f"{pool.n_features} columns of zeros and ones are treated as a fingerprint: Tanimoto kernel"
+    return Prepared(transformed_pool(pool, pack), (TanimotoFamily(),), (), pack, (assumption,))
 
 
 def _one_hot_starts(pool: Pool) -> list[int] | None:
-    """First columns of neighbouring blocks with exactly one 1 per row, or None when columns are not that."""
-    levels: NDArray[Any] | None = None  # ones up to each column, where all rows agree on it; else −1
+    """First columns of adjacent blocks with exactly one 1 per row; None when the columns are not one-hot."""
+    levels: NDArray[Any] | None = None  # the number of ones up to each column if equal in all rows, else −1
     for _, block in pool.blocks(bytes_per_arm=24 * pool.n_features):
         running = np.cumsum(block != 0, axis=1, dtype=np.int32)
         here = np.where((running == running[0]).all(axis=0), running[0], -1)
@@ -68,81 +74,84 @@ def from_texts(pool: Pool) -> Prepared:
     """Words as they are; strings as rows of characters, shorter ones padded."""
     features = pool.features
     if features.ndim == 2 and features.dtype.kind == "U":
-        return Prepared(pool, (Codes(),), (), np.asarray, ("columns of words: Hamming",))
+        return Prepared(pool, (HammingFamily(),), (), np.asarray, ("columns of words: Hamming kernel",))
     if features.ndim == 2:
         return from_table(pool)
-    width = features.dtype.itemsize // (4 if features.dtype.kind == "U" else 1)
+    length = features.dtype.itemsize // (4 if features.dtype.kind == "U" else 1)
 
     def characters(texts: Any) -> NDArray[Any]:
         letters = np.asarray(texts)
         letters = letters if letters.dtype.kind == "U" else np.char.decode(letters, "latin-1")
-        fixed = np.ascontiguousarray(letters.astype(f"<U{width}"))
-        return fixed.view(np.uint32).reshape(len(fixed), width).astype(np.int32)
+        fixed = np.ascontiguousarray(letters.astype(f"<U{length}"))
+        return fixed.view(np.uint32).reshape(len(fixed), length).astype(np.int32)
 
     lengths = np.strings.str_len(features)
-    said = ["strings are compared position by position: Hamming"]
+    assumptions = ["strings are compared position by position: Hamming kernel"]
     if lengths.min() < lengths.max():
-        said.append(f"strings of {lengths.min()} to {lengths.max()} characters are padded at the end")
+        assumptions.append(f"strings of {lengths.min()} to {lengths.max()} characters are padded at the end")
     elif features.dtype.kind == "U" and lengths.min() > 0:
-        return Prepared(pool, (Codes(),), (), np.asarray, tuple(said))
-    return Prepared(rewritten(pool, characters), (Codes(),), (), characters, tuple(said))
+        return Prepared(pool, (HammingFamily(),), (), np.asarray, tuple(assumptions))
+    encoded = transformed_pool(pool, characters)
+    return Prepared(encoded, (HammingFamily(),), (), characters, tuple(assumptions))
 
 
 def from_table(pool: Pool) -> Prepared:
-    """Rows of numbers and texts: numbers stay, a text column becomes zeros and ones, names are left out."""
+    """Rows of numbers and texts: numbers stay, text columns become one-hot, identifiers are left out."""
     table = _as_table(pool.features)
-    places, said = _categories(table, pool.names)
-    if not places:
+    categories, assumptions = _categories(table, pool.names)
+    if not categories:
         raise InvalidFeaturesError("no column of the table can be learned from: give a kernel")
 
     def encode(features: Any) -> NDArray[Any]:
         rows = _as_table(np.asarray(features))
         if rows.shape[1] != table.shape[1]:
-            raise InvalidFeaturesError(f"an arm has {rows.shape[1]} cells, the pool's have {table.shape[1]}")
-        return np.hstack([_encoded(rows[:, j], codes) for j, codes in places.items()])
+            raise InvalidFeaturesError(
+                f"an arm has {rows.shape[1]} cells, the arms of the pool have {table.shape[1]}"
+            )
+        return np.hstack([_encoded(rows[:, j], known) for j, known in categories.items()])
 
-    numbers = rewritten(pool, encode)
-    prepared = from_bits(numbers) if all(places.values()) else None
+    numbers = transformed_pool(pool, encode)
+    prepared = from_bits(numbers) if all(categories.values()) else None
     if prepared is None:
-        blocks = np.repeat(list(places), [len(codes) or 1 for codes in places.values()])
+        blocks = np.repeat(list(categories), [len(known) or 1 for known in categories.values()])
         prepared = from_numbers(numbers, columns_of(numbers), blocks, pool.names)
     inner = prepared.encode
     return replace(
         prepared,
         encode=lambda features: inner(encode(features)),
-        assumptions=(*said, *prepared.assumptions),
+        assumptions=(*assumptions, *prepared.assumptions),
     )
 
 
 def _categories(
     table: NDArray[np.object_], names: list[str] | None
-) -> tuple[dict[int, dict[str, int]], list[str]]:
-    """For every column to be used the place of each text (empty for numbers), and what to tell the user."""
-    places: dict[int, dict[str, int]] = {}
-    said: list[str] = []
+) -> tuple[dict[int, Categories], list[str]]:
+    """The categories of every column to be used, and what to tell the user."""
+    categories: dict[int, Categories] = {}
+    assumptions: list[str] = []
     for j in range(table.shape[1]):
         values = table[:, j].tolist()
         if all(isinstance(value, Real) for value in values):
-            places[j] = {}
+            categories[j] = {}
             continue
         different = sorted(set(map(str, values)))
         found = f"column {repr(names[j]) if names else j} holds {len(different)} different texts"
         if len(different) > MANY_TEXTS and 2 * len(different) > len(values):
-            said.append(f"{found}: taken for a name, left out")
+            assumptions.append(f"{found}: treated as an identifier, left out")
         else:
-            said.append(f"{found}: one column of zeros and ones for each")
-            places[j] = {text: place for place, text in enumerate(different)}
-    return places, said
+            assumptions.append(f"{found}: one column of zeros and ones for each")
+            categories[j] = {text: position for position, text in enumerate(different)}
+    return categories, assumptions
 
 
 def _as_table(features: NDArray[Any]) -> NDArray[np.object_]:
-    """Objects as a matrix of cells, when every arm is a row of numbers and texts of one length."""
+    """Objects as a matrix of cells, when every arm is a row of numbers and texts and all have one length."""
     rows = [list(row) if isinstance(row, list | tuple | np.ndarray) else None for row in features]
     lengths = {len(row) if row is not None else -1 for row in rows}
     cells = (cell for row in rows if row is not None for cell in row)
     if len(lengths) != 1 or lengths <= {-1, 0} or not all(isinstance(c, Real | str | bytes) for c in cells):
         raise InvalidFeaturesError(
-            "nothing can be assumed about arms that are objects: give a kernel that knows them"
+            "no kernel can be learned for arms that are Python objects: give a kernel for them"
         )
     table = np.empty((len(rows), lengths.pop()), dtype=object)
     for i, row in enumerate(rows):
@@ -151,15 +160,15 @@ def _as_table(features: NDArray[Any]) -> NDArray[np.object_]:
     return table
 
 
-def _encoded(values: NDArray[np.object_], places: dict[str, int]) -> NDArray[Any]:
-    """A column of numbers, or one column per category; a category never seen before is none of them."""
-    if not places:
+def _encoded(values: NDArray[np.object_], categories: Categories) -> NDArray[Any]:
+    """A column of numbers, or one column of zeros and ones per category, all zero for an unknown one."""
+    if not categories:
         try:
             return values.astype(np.float64)[:, None]
         except ValueError as problem:
             raise InvalidFeaturesError(f"a text in a column that holds numbers: {problem}") from None
-    ones = np.zeros((len(values), len(places)))
+    ones = np.zeros((len(values), len(categories)))
     for row, value in enumerate(values.tolist()):
-        if str(value) in places:
-            ones[row, places[str(value)]] = 1.0
+        if str(value) in categories:
+            ones[row, categories[str(value)]] = 1.0
     return ones

@@ -1,9 +1,9 @@
-"""Covariances whose length-scales are to be learned, with the derivative that the evidence needs.
+"""Kernel families whose length-scales are learned, with the derivatives that the evidence needs.
 
-A family has unit variance; signal, noise and mean are the same for all of them and live in `evidence.py`.
-On fixed arms (`Family.on`) it is a function of θ = log length-scales alone, and instead of one n × n
-derivative matrix per length-scale it gives the contraction Σ_ab G_ab ∂K_ab/∂θ_g for any G, which for
-distances takes one matrix product however many features there are.
+A family has unit variance; signal, noise and mean are common to all families (`marginal_likelihood.py`).
+On fixed arms (`Family.covariance_on`) the covariance is a function of θ = log length-scales alone. Instead of
+one n × n derivative matrix per length-scale it provides the contraction Σ_ab G_ab ∂K_ab/∂θ_g for any G, which
+for a function of distances takes one matrix product whatever the number of features.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from manyarms.kernels import RBF, Hamming, KernelLike, Matern, Tanimoto
-from manyarms.kernels.stationary import PIECE, squared_distances
+from manyarms.kernels.stationary import CHUNK, squared_distances
 from manyarms.support.validation import Floats, Ints
 
-HAMMING_SCALE = 0.5  # arms that differ in half of their positions are then correlated by 1/e
+HAMMING_SCALE = 0.5  # arms that differ in half of their positions then have correlation 1/e
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Covariance:
     contract: Callable[[Floats], Floats]
 
 
-Geometry = Callable[[Floats], Covariance]
+CovarianceAtScales = Callable[[Floats], Covariance]  # of the log length-scales θ
 
 
 class Family(Protocol):
@@ -38,28 +38,28 @@ class Family(Protocol):
 
     @property
     def name(self) -> str:
-        """What to call it in a report."""
+        """The name to show in a report."""
 
     @property
     def typical(self) -> Floats:
-        """Log length-scales before anything is known: where the priors are centred."""
+        """Log length-scales to assume before there are results; the priors are centred on them."""
 
-    def on(self, features: Any) -> Geometry:
+    def covariance_on(self, features: Any) -> CovarianceAtScales:
         """The covariance among these arms as a function of the log length-scales."""
 
     def kernel(self, log_scales: Floats) -> KernelLike:
-        """The package's kernel with these length-scales, for features as the pool holds them."""
+        """The kernel with these length-scales, for features as the pool holds them."""
 
 
 @dataclass(frozen=True)
-class Distances:
-    """RBF (nu=None) or Matérn-5/2 of numbers, with the features' own scales absorbed.
+class StationaryFamily:
+    """RBF (nu=None) or Matérn-5/2 of numbers; the scales of the features are part of the length-scales.
 
-    `spreads` are typical differences of each column; a length-scale counts in them, and the kernel
-    that comes out has l_j = spread_j · exp(θ_g(j)). So columns on scales 1e-9 and 1e9 are alike to the
-    learner and the pool is never copied. `groups` names the parameter of each column: all zero is one
-    shared length-scale, −1 a column that says nothing. With `own_units` the spreads undo what was done to
-    the columns, so that they count as they are.
+    `spreads` are the typical differences in each column. Length-scales are measured in them: the kernel has
+    l_j = spread_j · exp(θ_g(j)). Columns on scales 1e-9 and 1e9 are therefore equivalent to the learner, and
+    the pool is never copied. `groups` holds the index of the length-scale of each column: all zeros mean one
+    shared length-scale, −1 a constant column that is ignored. With `own_units` the spreads undo the
+    transforms of the columns, so that columns count in their own units.
     """
 
     spreads: tuple[float, ...]
@@ -69,42 +69,44 @@ class Distances:
 
     @property
     def name(self) -> str:
-        """Kernel, and how many length-scales."""
+        """The kernel and its number of length-scales."""
         kernel = "RBF" if self.nu is None else "Matérn-5/2"
         scales = "one length-scale" if self.n_scales == 1 else "a length-scale per feature"
         return f"{kernel}, {scales}{', columns in their own units' if self.own_units else ''}"
 
     @property
     def n_scales(self) -> int:
-        """How many length-scales are learned."""
+        """The number of length-scales learned."""
         return max(1, 1 + max(self.groups))
 
     @property
     def typical(self) -> Floats:
-        """√d spreads: two arms that differ typically in all d features are then correlated by 1/e."""
+        """√d spreads: two arms whose d features all differ by a typical amount then have correlation 1/e."""
         active = sum(group >= 0 for group in self.groups)
         return np.full(self.n_scales, 0.5 * math.log(max(active, 1)))
 
-    def regrouped(self, groups: tuple[int, ...]) -> Distances:
-        """The same with other columns sharing a length-scale."""
+    def regrouped(self, groups: tuple[int, ...]) -> StationaryFamily:
+        """The same family with other groups of columns sharing a length-scale."""
         return replace(self, groups=groups)
 
-    def on(self, features: Any) -> Geometry:
-        """Distances in units of the spreads."""
+    def covariance_on(self, features: Any) -> CovarianceAtScales:
+        """The kernel of distances measured in spreads."""
         used = np.flatnonzero(np.array(self.groups) >= 0)
         if not len(used):
-            return _all_alike(len(features))
+            return _constant_covariance(len(features))
         X = np.asarray(features)[:, used].astype(np.float64)
         X = (X - X.mean(axis=0)) / np.array(self.spreads)[used]
-        return self._shared(X) if self.n_scales == 1 else self._separate(X, np.array(self.groups)[used])
+        if self.n_scales == 1:
+            return self._with_shared_scale(X)
+        return self._with_separate_scales(X, np.array(self.groups)[used])
 
-    def _shared(self, X: Floats) -> Geometry:
-        """One length-scale: the distances are computed once, and only divided by it."""
-        apart = squared_distances(X, X, 1.0)
+    def _with_shared_scale(self, X: Floats) -> CovarianceAtScales:
+        """One length-scale: distances are computed once and then only divided by it."""
+        unscaled = squared_distances(X, X, 1.0)
 
         def at(log_scales: Floats) -> Covariance:
-            squares = apart * np.exp(-2.0 * log_scales[0])
-            K, weight = self._values(squares)
+            squares = unscaled * np.exp(-2.0 * log_scales[0])
+            K, weight = self._kernel_and_derivative(squares)
 
             def contract(G: Floats) -> Floats:
                 return np.array([np.vdot(np.multiply(G, weight, out=G), squares)])
@@ -113,16 +115,16 @@ class Distances:
 
         return at
 
-    def _separate(self, X: Floats, groups: Ints) -> Geometry:
-        """Several length-scales: `groups` names that of each column."""
+    def _with_separate_scales(self, X: Floats, groups: Ints) -> CovarianceAtScales:
+        """Several length-scales; `groups` holds the index of the one of each column."""
 
         def at(log_scales: Floats) -> Covariance:
             scaled = X / np.exp(log_scales)[groups]
-            K, weight = self._values(squared_distances(scaled, scaled, 1.0))
+            K, weight = self._kernel_and_derivative(squared_distances(scaled, scaled, 1.0))
 
             def contract(G: Floats) -> Floats:
-                # ∂k/∂log l_j = w(r²) (x_j − y_j)²/l_j², and with h the sums of H's rows and columns together
-                # Σ_ab H_ab (x_a − x_b)² = Σ h_a x_a² − 2xᵀHx
+                # ∂k/∂log l_j = w(r²) (x_j − y_j)²/l_j², and with h the sum of H's row sums and column sums,
+                # Σ_ab H_ab (x_a − x_b)² = Σ h_a x_a² − 2xᵀHx.
                 H = np.multiply(G, weight, out=G)
                 sums = (H.sum(axis=0) + H.sum(axis=1)) @ (scaled * scaled)
                 sums -= 2.0 * np.einsum("aj,aj->j", scaled, H @ scaled)
@@ -132,34 +134,34 @@ class Distances:
 
         return at
 
-    def _values(self, squares: Floats) -> tuple[Floats, Floats]:
+    def _kernel_and_derivative(self, squares: Floats) -> tuple[Floats, Floats]:
         """k, and −2 dk/d(r²), which multiplies the squared differences in the derivative."""
         if self.nu is None:
             K = -0.5 * squares
             return np.exp(K, out=K), K
         flat, K, weight = squares.reshape(-1), np.empty(squares.size), np.empty(squares.size)
-        for start in range(0, squares.size, PIECE):
-            piece = slice(start, start + PIECE)
-            square = 5.0 * flat[piece]
+        for start in range(0, squares.size, CHUNK):
+            chunk = slice(start, start + CHUNK)
+            square = 5.0 * flat[chunk]
             u = np.sqrt(square)
             decay = np.exp(-u)
             u += 1.0
-            np.multiply(u, decay, out=weight[piece])
+            np.multiply(u, decay, out=weight[chunk])
             square /= 3.0
             square += u
-            np.multiply(square, decay, out=K[piece])  # (1 + u + u²/3) e^(−u)
+            np.multiply(square, decay, out=K[chunk])  # (1 + u + u²/3) e^(−u)
         weight *= 5.0 / 3.0
         return K.reshape(squares.shape), weight.reshape(squares.shape)
 
     def kernel(self, log_scales: Floats) -> KernelLike:
-        """Length-scales in the units of the pool's columns; a silent column gets its own spread."""
+        """Length-scales in the units of the pool's columns; an ignored column gets its own spread."""
         by_group = np.append(np.exp(log_scales), 1.0)  # group −1 reads the last entry
         lengthscale = tuple((np.array(self.spreads) * by_group[np.array(self.groups)]).tolist())
         return RBF(lengthscale) if self.nu is None else Matern(lengthscale, self.nu)
 
 
 @dataclass(frozen=True)
-class Codes:
+class HammingFamily:
     """Hamming on codes, words or strings: exp(−h/l) with h the share of positions that differ."""
 
     name: str = "Hamming"
@@ -169,7 +171,7 @@ class Codes:
         """See HAMMING_SCALE."""
         return np.log([HAMMING_SCALE])
 
-    def on(self, features: Any) -> Geometry:
+    def covariance_on(self, features: Any) -> CovarianceAtScales:
         """The share of differing positions is computed once."""
         with np.errstate(divide="ignore"):
             shares = -np.log(Hamming(1.0).matrix(features, features))
@@ -187,17 +189,17 @@ class Codes:
 
 
 @dataclass(frozen=True)
-class Bits:
+class TanimotoFamily:
     """Tanimoto on packed bits, which has no length-scale."""
 
     name: str = "Tanimoto"
 
     @property
     def typical(self) -> Floats:
-        """Nothing to learn but signal, noise and mean."""
+        """Empty: only signal, noise and mean are learned."""
         return np.empty(0)
 
-    def on(self, features: Any) -> Geometry:
+    def covariance_on(self, features: Any) -> CovarianceAtScales:
         """Similarities, computed once."""
         covariance = Covariance(Tanimoto().matrix(features, features), lambda G: np.empty(0))
         return lambda log_scales: covariance
@@ -207,7 +209,7 @@ class Bits:
         return Tanimoto()
 
 
-def _all_alike(n: int) -> Geometry:
-    """No column tells arms apart: one value for all of them."""
+def _constant_covariance(n: int) -> CovarianceAtScales:
+    """Every feature is constant: one value for all arms."""
     covariance = Covariance(np.ones((n, n)), lambda G: np.zeros(1))
     return lambda log_scales: covariance

@@ -1,71 +1,71 @@
-"""Type-II maximum a posteriori: where the evidence times weak priors is highest.
+"""Type-II maximum a posteriori: maximise the evidence times weak priors.
 
 The priors are normal in the logarithm, for features in units of their spread and rewards of variance one:
 
-    log l  ~ N(family's typical, 1.5²)     a factor 4.5 either way is one standard deviation
-    log s² ~ N(0, 1.5²)                    the signal explains about what there is
+    log l  ~ N(family's typical, 1.5²)     one standard deviation is a factor of 4.5 either way
+    log s² ~ N(0, 1.5²)                    the signal explains about the variance there is
     log σ² ~ N(log 0.05, 2²)               noise from 1/50 to 1.6 times the rewards' sd is within two
 
-They keep twenty observations from running to length-scales of zero or infinity, and five hundred outvote
-them. Where each feature has a length-scale, its prior is N(the one found for all of them, 1²) instead.
+With twenty observations they prevent length-scales of zero or infinity; with five hundred the data outweigh
+them. When each feature has its own length-scale, its prior is N(the shared one found first, 1²) instead.
 Families are compared by the evidence with their parameters integrated out, in Laplace's approximation
-(MacKay 1992): log evidence − ½‖z‖² − ½ Σ log max(h_i, 1), with z the values found in units of the prior's
-standard deviations and h the eigenvalues of the curvature of the posterior in those units. A parameter that
-the data do not determine costs nothing, one that they pin down costs the logarithm of how much narrower it
-has become. So d length-scales replace one as soon as the data tell features apart, which may be at twenty
-observations. The BIC, which charges each of them ½ log n, waits for hundreds.
+(MacKay 1992): log evidence − ½‖z‖² − ½ Σ log max(h_i, 1), with z the values found, in units of the prior's
+standard deviations, and h the eigenvalues of the Hessian of the negative log posterior in those units. A
+parameter that the data do not determine costs nothing; one that they determine costs the logarithm of how
+much narrower it has become. So d length-scales replace one as soon as the data show that features differ,
+which may be at twenty observations. The BIC, which charges each of them ½ log n, would need hundreds.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from manyarms.learning.kernel_families import Family
+from manyarms.learning.kernel_families import CovarianceAtScales, Family
 from manyarms.learning.marginal_likelihood import LogEvidence, Observations, log_evidence
 from manyarms.support.validation import Floats
 
 SCALE_SD, SIGNAL_SD, NOISE_SD = 1.5, 1.5, 2.0
-OWN_SCALE_SD = 1.0  # of a feature's log length-scale about the one that all of them share
+PER_FEATURE_SCALE_SD = 1.0  # of a feature's log length-scale about the shared one
 TYPICAL_NOISE = 0.05
 SCALE_REACH = math.log(1e3)  # length-scales stay within this factor of the typical ones
 SIGNAL_BOUNDS = (1e-3, 1e3)
 NOISE_BOUNDS = (1e-5, 10.0)
 
 CONVERGED, STOPPED, PRIOR = "converged", "stopped early", "prior values"
-_STEP = 0.02  # of a logarithm, for second derivatives
-_REFUSED = 1e12  # objective where C is not positive definite: the line search turns back
+_STEP = 0.02  # in the logarithm of a parameter, for second derivatives
+_NOT_POSITIVE_DEFINITE = 1e12  # objective where C is not positive definite: the line search turns back
 
 
 @dataclass(frozen=True)
 class Start:
-    """Where a search begins: (log length-scales, log s², log σ²), and how sharply each is known.
+    """Where a search begins: (log length-scales, log s², log σ²), and how well each is determined.
 
-    `sharpness` is one over a standard deviation, the others held. The search moves the values times these, to
-    which all directions are alike: from a fit to some of the data it needs half as many evaluations.
+    `inverse_sd` is one over the conditional standard deviation of each value, given the others. The search
+    works on the values times these, so that all directions have about the same curvature: starting from a fit
+    to part of the data it then needs half as many evaluations.
     """
 
     values: Floats
-    sharpness: Floats
+    inverse_sd: Floats
 
-    def towards(self, here: Floats, there: Floats) -> Start:
-        """For length-scales elsewhere: as far from `there` as these are from `here`."""
-        return replace(self, values=self.values + np.append(there - here, [0.0, 0.0]))
+    def shifted(self, typical: Floats, other_typical: Floats) -> Start:
+        """For another family: length-scales as far from its typical ones as these are from `typical`."""
+        return replace(self, values=self.values + np.append(other_typical - typical, [0.0, 0.0]))
 
     def is_near(self, values: Floats) -> bool:
-        """Within a standard deviation of each."""
-        return bool((np.abs(values - self.values) * self.sharpness < 1.0).all())
+        """Whether all values are within one standard deviation."""
+        return bool((np.abs(values - self.values) * self.inverse_sd < 1.0).all())
 
-    def spread_over(self, n_scales: int) -> Start:
-        """The one length-scale for each of n, which together are as sharp as it was."""
-        scale, alone = self.values[0], self.sharpness[0] / math.sqrt(n_scales)
+    def split(self, n_scales: int) -> Start:
+        """The shared length-scale for each of n features, which together are as well determined as it was."""
+        scale, each = self.values[0], self.inverse_sd[0] / math.sqrt(n_scales)
         return Start(
             np.append(np.full(n_scales, scale), self.values[1:]),
-            np.append(np.full(n_scales, alone), self.sharpness[1:]),
+            np.append(np.full(n_scales, each), self.inverse_sd[1:]),
         )
 
 
@@ -73,9 +73,9 @@ class Start:
 class Fit:
     """A family with its learned values, on the scale of standardised features and rewards.
 
-    `score` is what families are compared by; NaN where it was not asked for.
-    `outcome` is "converged", "stopped early" (the evaluations allowed were used up; the values are the
-    best seen) or "prior values" (nothing could be evaluated, or there was nothing to learn from).
+    `score` is the value families are compared by, NaN when it was not requested. `outcome` is "converged",
+    "stopped early" (the maximum number of evaluations was reached; the values are the best found) or
+    "prior values" (nothing could be evaluated, or there was nothing to learn from).
     """
 
     family: Family
@@ -85,13 +85,13 @@ class Fit:
     mean: float
     evidence: float
     score: float
-    sharpness: Floats
+    inverse_sd: Floats
     outcome: str
 
     @property
     def start(self) -> Start:
-        """For a fit to other data, or of a similar family."""
-        return Start(np.concatenate([self.log_scales, np.log([self.signal, self.noise])]), self.sharpness)
+        """The start for a fit to other data or of a similar family."""
+        return Start(np.concatenate([self.log_scales, np.log([self.signal, self.noise])]), self.inverse_sd)
 
 
 @dataclass(frozen=True)
@@ -105,115 +105,116 @@ class HyperPrior:
 
     @classmethod
     def of(cls, family: Family, shared: float | None = None) -> HyperPrior:
-        """The priors at the head of this module; `shared` is the log length-scale found for all features."""
+        """The priors in this module's docstring; `shared` is the log length-scale found for all features."""
         typical, scale_sd = family.typical, SCALE_SD
         if shared is not None:
-            typical, scale_sd = np.full(len(typical), shared), OWN_SCALE_SD
+            typical, scale_sd = np.full(len(typical), shared), PER_FEATURE_SCALE_SD
         centre = np.append(typical, [0.0, math.log(TYPICAL_NOISE)])
         sd = np.append(np.full(len(typical), scale_sd), [SIGNAL_SD, NOISE_SD])
-        floors, ceilings = np.log([SIGNAL_BOUNDS, NOISE_BOUNDS]).T
+        lower, upper = np.log([SIGNAL_BOUNDS, NOISE_BOUNDS]).T
         return cls(
-            centre, sd, np.append(typical - SCALE_REACH, floors), np.append(typical + SCALE_REACH, ceilings)
+            centre, sd, np.append(typical - SCALE_REACH, lower), np.append(typical + SCALE_REACH, upper)
         )
 
-    def with_noise_above(self, least: float) -> HyperPrior:
-        """The same priors in a box that leaves out smaller noise variances."""
+    def with_noise_floor(self, noise_floor: float) -> HyperPrior:
+        """The same priors in a box without noise variances below the floor."""
         lower = self.lower.copy()
-        lower[-1] = max(lower[-1], math.log(max(least, NOISE_BOUNDS[0])))
+        lower[-1] = max(lower[-1], math.log(max(noise_floor, NOISE_BOUNDS[0])))
         return replace(self, lower=lower)
 
     @property
     def start(self) -> Start:
-        """Its centre."""
+        """The centre of the prior."""
         return Start(self.centre, 1.0 / self.sd)
 
-    def pull(self, values: Floats) -> Floats:
-        """Gradient of minus the log density."""
+    def negative_gradient(self, values: Floats) -> Floats:
+        """The gradient of minus the log density."""
         return np.asarray((values - self.centre) / self.sd**2)
 
     def log_density(self, values: Floats) -> float:
-        """Of the logarithms."""
+        """The log density of the logarithms."""
         z = (values - self.centre) / self.sd
         return float(-0.5 * z @ z - np.log(self.sd * math.sqrt(2 * math.pi)).sum())
 
 
-def at_prior(family: Family, outcome: str = PRIOR) -> Fit:
-    """The centre of the priors: what is assumed when nothing has been seen."""
+def prior_fit(family: Family, outcome: str = PRIOR) -> Fit:
+    """The centre of the priors, which is assumed when there are no results."""
     start = HyperPrior.of(family).start
-    scales, sharpness = start.values[:-2], start.sharpness
-    return Fit(family, scales, 1.0, TYPICAL_NOISE, 0.0, -math.inf, -math.inf, sharpness, outcome)
+    scales, inverse_sd = start.values[:-2], start.inverse_sd
+    return Fit(family, scales, 1.0, TYPICAL_NOISE, 0.0, -math.inf, -math.inf, inverse_sd, outcome)
 
 
 def fit(
     family: Family,
     features: Any,
-    seen: Observations,
+    observations: Observations,
     start: Start | None = None,
     evaluations: int = 60,
     prior: HyperPrior | None = None,
-    compared: bool = True,
+    scored: bool = True,
 ) -> Fit:
-    """The highest posterior density reached from the start, or the prior's centre; deterministic.
+    """The highest posterior density found from `start`, or from the prior's centre; deterministic.
 
-    The centre also serves where nothing can be evaluated at the start. With `compared` the fit gets a score
-    and its own sharpness, which takes one more evaluation per parameter.
+    The centre is also used when nothing can be evaluated at `start`. With `scored` the fit gets a score and
+    its own `inverse_sd`, which takes one more evaluation per parameter.
     """
-    prior = (prior or HyperPrior.of(family)).with_noise_above(seen.blur)
-    search = _Search(family, family.on(features), seen, prior)
+    prior = (prior or HyperPrior.of(family)).with_noise_floor(observations.noise_floor)
+    search = _Search(family, family.covariance_on(features), observations, prior)
     if start is None or not search.run(start, evaluations):
         search.run(prior.start, evaluations)
-    return search.result(compared)
+    return search.result(scored)
 
 
-def another_peak(
-    found: Fit, features: Any, seen: Observations, shift: float, evaluations: int = 60
+def second_mode(
+    found: Fit, features: Any, observations: Observations, shift: float, evaluations: int = 60
 ) -> Fit | None:
-    """Where a search from elsewhere ends: the prior's centre, its length-scales moved by `shift`.
+    """The mode a second search finds from the prior's centre with its length-scales moved by `shift`.
 
-    None when it comes to within a standard deviation of what has been found; most do.
+    None when the search comes within one standard deviation of the fit already found, as most do.
     """
     if not len(found.log_scales):
         return None
-    prior = HyperPrior.of(found.family).with_noise_above(seen.blur)
-    search = _Search(found.family, found.family.on(features), seen, prior, found.start)
-    moved = np.append(np.full(len(found.log_scales), shift), [0.0, 0.0])
-    start = Start(prior.centre + moved, found.sharpness)
+    prior = HyperPrior.of(found.family).with_noise_floor(observations.noise_floor)
+    covariance_at = found.family.covariance_on(features)
+    search = _Search(found.family, covariance_at, observations, prior, found.start)
+    offset = np.append(np.full(len(found.log_scales), shift), [0.0, 0.0])
+    start = Start(prior.centre + offset, found.inverse_sd)
     try:
         search.run(start, evaluations)
-    except _KnownPeakError:
+    except _KnownModeError:
         return None
-    return search.result(compared=True)
+    return search.result(scored=True)
 
 
-class _KnownPeakError(Exception):
-    """A search has come to where another one ended."""
+class _KnownModeError(Exception):
+    """A search has come to the mode that another one found."""
 
 
 class _Search:
-    """L-BFGS-B; remembers the best point, whatever it ends with. `known` is where it need not go again."""
+    """L-BFGS-B that keeps the best point of all its runs; it raises when it comes near the mode `known`."""
 
     def __init__(
         self,
         family: Family,
-        geometry: Callable[[Floats], Any],
-        seen: Observations,
+        covariance_at: CovarianceAtScales,
+        observations: Observations,
         prior: HyperPrior,
         known: Start | None = None,
     ) -> None:
-        self._family, self._geometry, self._seen, self._prior = family, geometry, seen, prior
-        self._known = known
+        self._family, self._covariance_at, self._prior = family, covariance_at, prior
+        self._observations, self._known = observations, known
         self._best: tuple[float, Floats, LogEvidence] | None = None
         self._converged = False
 
     def run(self, start: Start, evaluations: int) -> bool:
-        """Whether anything could be evaluated."""
+        """Search from `start`; False when nothing could be evaluated."""
         from scipy.optimize import minimize  # slow to import
 
-        self._sharpness = start.sharpness
-        lower, upper = self._prior.lower * self._sharpness, self._prior.upper * self._sharpness
+        self._inverse_sd = start.inverse_sd
+        lower, upper = self._prior.lower * self._inverse_sd, self._prior.upper * self._inverse_sd
         outcome = minimize(
             self._objective,
-            np.clip(start.values * self._sharpness, lower, upper),
+            np.clip(start.values * self._inverse_sd, lower, upper),
             jac=True,
             method="L-BFGS-B",
             bounds=list(zip(lower, upper, strict=True)),
@@ -223,56 +224,67 @@ class _Search:
         return self._best is not None
 
     def _evidence(self, values: Floats) -> LogEvidence | None:
-        """At these values, or None where it cannot be computed."""
+        """The evidence at these values, or None where it cannot be computed."""
         signal, noise = np.exp(values[-2:])
-        found = log_evidence(self._geometry(values[:-2]), float(signal), float(noise), self._seen)
-        usable = found is not None and math.isfinite(found.value) and np.isfinite(found.gradient).all()
-        return found if usable else None
+        covariance = self._covariance_at(values[:-2])
+        evidence = log_evidence(covariance, float(signal), float(noise), self._observations)
+        if evidence is None or not math.isfinite(evidence.value) or not np.isfinite(evidence.gradient).all():
+            return None
+        return evidence
 
-    def _objective(self, moved: Floats) -> tuple[float, Floats]:
+    def _objective(self, scaled: Floats) -> tuple[float, Floats]:
         """Negative log posterior density and its gradient."""
-        values = moved / self._sharpness
+        values = scaled / self._inverse_sd
         if self._known is not None and self._known.is_near(values):
-            raise _KnownPeakError
-        found = self._evidence(values)
-        if found is None:
-            return _REFUSED, np.zeros_like(values)
-        value = -found.value - self._prior.log_density(values)
+            raise _KnownModeError
+        evidence = self._evidence(values)
+        if evidence is None:
+            return _NOT_POSITIVE_DEFINITE, np.zeros_like(values)
+        value = -evidence.value - self._prior.log_density(values)
         if self._best is None or value < self._best[0]:
-            self._best = (value, values.copy(), found)
-        return value, (self._prior.pull(values) - found.gradient) / self._sharpness
+            self._best = (value, values.copy(), evidence)
+        return value, (self._prior.negative_gradient(values) - evidence.gradient) / self._inverse_sd
 
-    def result(self, compared: bool) -> Fit:
+    def result(self, scored: bool) -> Fit:
+        """The best point found, or the prior's centre when nothing could be evaluated."""
         if self._best is None:
-            return at_prior(self._family)
-        _, values, found = self._best
+            return prior_fit(self._family)
+        _, values, evidence = self._best
         signal, noise = (float(v) for v in np.exp(values[-2:]))
-        score, sharpness = self._judged(values, found) if compared else (math.nan, self._sharpness)
+        score, inverse_sd = self._laplace(values, evidence) if scored else (math.nan, self._inverse_sd)
         outcome = CONVERGED if self._converged else STOPPED
         return Fit(
-            self._family, values[:-2], signal, noise, found.mean, found.value, score, sharpness, outcome
+            self._family,
+            values[:-2],
+            signal,
+            noise,
+            evidence.mean,
+            evidence.value,
+            score,
+            inverse_sd,
+            outcome,
         )
 
-    def _judged(self, values: Floats, found: LogEvidence) -> tuple[float, Floats]:
-        """Log evidence of the family, parameters integrated out (Laplace; see above), and the sharpness."""
+    def _laplace(self, values: Floats, evidence: LogEvidence) -> tuple[float, Floats]:
+        """The family's log evidence with its parameters integrated out (Laplace), and `inverse_sd`."""
         z = (values - self._prior.centre) / self._prior.sd
-        curvature = self._curvature(values, found)
-        sharper = np.maximum(np.linalg.eigvalsh(curvature), 1.0)
-        score = float(found.value - 0.5 * z @ z - 0.5 * np.log(sharper).sum())
-        return score, np.sqrt(np.maximum(np.diag(curvature), 1.0)) / self._prior.sd
+        hessian = self._hessian(values, evidence)
+        eigenvalues = np.maximum(np.linalg.eigvalsh(hessian), 1.0)
+        score = float(evidence.value - 0.5 * z @ z - 0.5 * np.log(eigenvalues).sum())
+        return score, np.sqrt(np.maximum(np.diag(hessian), 1.0)) / self._prior.sd
 
-    def _curvature(self, values: Floats, found: LogEvidence) -> Floats:
+    def _hessian(self, values: Floats, evidence: LogEvidence) -> Floats:
         """Second derivatives of the negative log posterior, in units of the prior's standard deviations.
 
-        Differences of gradients, towards the inside of the box. Where C is not positive definite beyond
-        the step the data say nothing more, and the prior's own curvature stands.
+        Finite differences of gradients, towards the inside of the box. Where C is not positive definite at
+        the end of the step, the data add nothing and the prior's own curvature remains.
         """
         H = np.zeros((len(values), len(values)))
-        for i, ceiling in enumerate(self._prior.upper):
+        for i, upper in enumerate(self._prior.upper):
             moved = values.copy()
-            moved[i] += _STEP if values[i] + _STEP <= ceiling else -_STEP
-            beyond = self._evidence(moved)
-            if beyond is not None:
-                H[i] = (found.gradient - beyond.gradient) / (moved[i] - values[i])
+            moved[i] += _STEP if values[i] + _STEP <= upper else -_STEP
+            there = self._evidence(moved)
+            if there is not None:
+                H[i] = (evidence.gradient - there.gradient) / (moved[i] - values[i])
         sd = self._prior.sd
         return np.asarray(np.eye(len(values)) + 0.5 * (H + H.T) * sd * sd[:, None])

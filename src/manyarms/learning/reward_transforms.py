@@ -1,16 +1,16 @@
-"""Rewards on a scale where a Gaussian model makes sense, and the way back to the user's units.
+"""Map rewards to a scale on which a Gaussian model makes sense, and back to the user's units.
 
-Two maps, both strictly increasing, so that the best arm stays the best and an interval for the modelled
-value is an interval for the reward. *Standardised* subtracts a centre and divides by a spread. *Normal
-scores* (van der Waerden) replace the i-th smallest of n averages by Φ⁻¹((i − ½)/n), in between linearly:
-outliers and heavy tails lose their pull, and what is left to learn is the order. Beyond the values seen
-the map goes on with the slope from the median to the last of them, so that a new record is a record, but
-no more of one than the spread of its half suggests.
+There are two maps. Both are strictly increasing, so that the best arm stays the best and an interval for the
+modelled value is an interval for the reward. *Standardised* subtracts a centre and divides by a spread.
+*Normal scores* (van der Waerden) replace the i-th smallest of n averages by Φ⁻¹((i − ½)/n) and interpolate
+linearly: outliers and heavy tails lose their influence, and the order of the arms remains to be learned.
+Beyond the observed values the map continues with the slope from the median to the last of them, so that a
+new record counts as a record, but by no more than the spread of its half of the values suggests.
 
-An arm's modelled value is the map of its *average* reward, and the scatter of its replicates is carried
-over by the map's slope there (delta method; the history keeps no single rewards). The slope is that of the
-chord over ± one standard deviation of the noise: between two neighbouring order statistics, which may be
-arbitrarily close, the derivative itself means nothing.
+An arm's modelled value is the map of its *average* reward, and the scatter of its replicates is multiplied
+by the squared slope of the map there (delta method; the history keeps no single rewards). The slope is that
+of the chord over ± one standard deviation of the noise: the derivative itself is meaningless between two
+neighbouring order statistics, which may be arbitrarily close.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from manyarms.support.validation import Floats, Ints
 
 HEAVY_TAIL = 5.0  # robust standard deviations between the median and the farthest average
 _NORMAL_IQR = 1.3489795
-_ROUNDING = 1e-13  # of a sum of squares, relative
-NO_DIFFERENCE = 1e-290  # rewards closer than this count as equal: the slope between them would overflow
-_KNOTS = 257  # of the normal scores, evenly spaced in score, so that both tails are kept value by value
+_ROUNDING = 1e-13  # relative rounding error of a sum of squares
+SMALLEST_DIFFERENCE = 1e-290  # rewards closer than this count as equal: their slope would overflow
+_KNOTS = 257  # of the normal scores, evenly spaced in score, so that both tails keep every value
 
 
 class Transform(Protocol):
@@ -39,10 +39,10 @@ class Transform(Protocol):
         """Modelled values."""
 
     def inverse(self, values: Floats) -> Floats:
-        """Rewards; a modelled median and quantiles become the reward's."""
+        """Rewards; quantiles of the modelled value become quantiles of the reward."""
 
     def describe(self) -> dict[str, Any]:
-        """Plain data, for a saved run."""
+        """Plain data for a saved run."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Standardised:
 
 @dataclass(frozen=True)
 class NormalScores:
-    """Piecewise linear through (rewards, scores), going on with the slopes `below` and `above`."""
+    """Piecewise linear through (rewards, scores), extrapolated with the slopes `below` and `above`."""
 
     rewards: tuple[float, ...]
     scores: tuple[float, ...]
@@ -76,24 +76,28 @@ class NormalScores:
 
     def forward(self, rewards: Floats) -> Floats:
         """Modelled values."""
-        return _through(np.asarray(rewards), self.rewards, self.scores, self.below, self.above)
+        return _piecewise_linear(np.asarray(rewards), self.rewards, self.scores, self.below, self.above)
 
     def inverse(self, values: Floats) -> Floats:
         """Rewards."""
-        return _through(np.asarray(values), self.scores, self.rewards, 1 / self.below, 1 / self.above)
+        return _piecewise_linear(
+            np.asarray(values), self.scores, self.rewards, 1 / self.below, 1 / self.above
+        )
 
     def describe(self) -> dict[str, Any]:
         """Plain data."""
         return {"transform": "normal scores", **self.__dict__}
 
 
-def _through(x: Floats, xs: tuple[float, ...], ys: tuple[float, ...], below: float, above: float) -> Floats:
+def _piecewise_linear(
+    x: Floats, xs: tuple[float, ...], ys: tuple[float, ...], below: float, above: float
+) -> Floats:
     inside = np.interp(x, xs, ys)
     return np.asarray(inside + below * np.minimum(x - xs[0], 0.0) + above * np.maximum(x - xs[-1], 0.0))
 
 
 def transform_from(description: dict[str, Any]) -> Transform:
-    """The transform that `describe` described."""
+    """Read a transform back from its `describe`."""
     settings = {key: value for key, value in description.items() if key != "transform"}
     if description["transform"] == "standardised":
         return Standardised(**settings)
@@ -103,25 +107,26 @@ def transform_from(description: dict[str, Any]) -> Transform:
 
 @dataclass(frozen=True)
 class Targets:
-    """A history on the model's scale: averages mapped, and the scatter of replicates.
+    """A history on the model's scale: the mapped averages, and the scatter of replicates.
 
-    `blur` is the variance that ties hide (`tie_blur`): the noise cannot be told to be less.
+    `noise_floor` is the variance hidden by tied averages (`tie_variance`), a lower bound on the noise
+    variance.
     """
 
     arms: Ints
     counts: Floats
     means: Floats
     scatters: Floats
-    blur: float = 0.0
+    noise_floor: float = 0.0
 
     @property
     def sums(self) -> Floats:
-        """What a posterior conditions on."""
+        """Sums of the modelled values, on which a posterior conditions."""
         return self.counts * self.means
 
 
-def averages(history: History) -> tuple[Floats, Floats]:
-    """Every arm's average reward, and the sum of squares about it (zero where it is rounding error)."""
+def arm_averages(history: History) -> tuple[Floats, Floats]:
+    """Each arm's average reward, and the sum of squares about it (zero where it is rounding error)."""
     counts, sums, squares = history.counts, history.sums, history.squares
     means = sums / counts
     scatters = squares - sums * means
@@ -129,20 +134,20 @@ def averages(history: History) -> tuple[Floats, Floats]:
 
 
 def targets(history: History, transform: Transform) -> Targets:
-    """What the model is fitted to, in order of arms: what is learned must not depend on who told first."""
+    """The values a model is fitted to, in order of arms: the order of the results has no influence."""
     order = np.argsort(history.arms)
     counts = history.counts[order]
-    means, scatters = (each[order] for each in averages(history))
+    means, scatters = (each[order] for each in arm_averages(history))
     noise = math.sqrt(float(scatters.sum()) / max(float((counts - 1.0).sum()), 1.0))
     mapped = np.zeros(len(means))
     if noise > 0:
         chord = transform.forward(means + noise) - transform.forward(means - noise)
         mapped = (np.sqrt(scatters) * (chord / (2.0 * noise))) ** 2
-    blur = tie_blur(means) if isinstance(transform, NormalScores) else 0.0
-    return Targets(history.arms[order], counts, transform.forward(means), mapped, blur)
+    noise_floor = tie_variance(means) if isinstance(transform, NormalScores) else 0.0
+    return Targets(history.arms[order], counts, transform.forward(means), mapped, noise_floor)
 
 
-def tail(values: Floats) -> float:
+def tail_length(values: Floats) -> float:
     """Robust standard deviations from the median to the farthest value; infinite when half are equal."""
     quarter, centre, three_quarters = np.quantile(values, (0.25, 0.5, 0.75))
     farthest = float(np.abs(values - centre).max())
@@ -151,49 +156,52 @@ def tail(values: Floats) -> float:
 
 
 def fit_transform(history: History, kind: str = "rank") -> tuple[Transform, tuple[str, ...]]:
-    """The map for these results, and what it assumes.
+    """The map for these results, and its assumptions.
 
-    `kind` is "rank" (normal scores, the default because it finds most good arms, see docs/no-knobs.md),
-    "standardise", or "tails": ranks when an average lies more than HEAVY_TAIL robust standard deviations
-    from the median (a normal sample of a thousand stays within four), else standardised.
+    `kind` is "rank" (normal scores; the default because it finds the most good arms, see
+    docs/measurements.md), "standardise", or "tails": normal scores when an average lies more than HEAVY_TAIL
+    robust standard deviations from the median (a normal sample of a thousand stays within four), otherwise
+    standardised.
     """
     if kind not in ("rank", "standardise", "tails"):
         raise InvalidParameterError("rewards", kind, "'rank', 'standardise' or 'tails'")
-    means, _ = averages(history)
+    means, _ = arm_averages(history)
     if not len(means):
-        return Standardised(), ("no result yet: rewards are assumed to be about 0, give or take 1",)
-    if np.ptp(means) < NO_DIFFERENCE:
+        return Standardised(), (
+            "no results yet: rewards are assumed to have mean 0 and standard deviation 1",
+        )
+    if np.ptp(means) < SMALLEST_DIFFERENCE:
         constant, size = float(means[0]), max(abs(float(means[0])), 1.0)
-        said = f"all rewards are {constant:g} so far: differences of about {size:g} are assumed"
-        return Standardised(constant, size), (said,)
-    if kind == "rank" or (kind == "tails" and tail(means) > HEAVY_TAIL):
-        return normal_scores(means), ("rewards are modelled by their rank, and reported in their own units",)
+        assumption = f"all rewards are {constant:g} so far: differences of about {size:g} are assumed"
+        return Standardised(constant, size), (assumption,)
+    if kind == "rank" or (kind == "tails" and tail_length(means) > HEAVY_TAIL):
+        return normal_scores(means), ("rewards are modelled by their rank and reported in their own units",)
     unit = float(np.abs(means).max())  # so that squares of rewards near the largest float do not overflow
     spread = unit * float((means / unit).std())
     return Standardised(unit * float((means / unit).mean()), spread if spread > 0 else unit), ()
 
 
-def tie_blur(means: Floats) -> float:
-    """The average variance of the scores that tied averages would have, were their ties broken.
+def tie_variance(means: Floats) -> float:
+    """The average variance of the scores that tied averages would have if their ties were broken.
 
-    Where rewards are capped, or counted, many are equal, and their common score is a guess at scores that
-    differ. Taken as exact, a plateau of equal values is evidence for a smooth function without any noise.
-    The lowest value is left out: where most arms give nothing and a few are hits, it does not matter which
-    nothing would be the worst, and noise as large as all those ranks would drown the hits.
+    When rewards are capped or are counts, many are equal, and their common score stands for scores that
+    differ. Treated as exact, a plateau of equal values would be evidence for a smooth function without
+    noise. Ties at the lowest value are left out: when most arms give zero and a few are hits, the order
+    among the zeros does not matter, and noise as large as the spread of their ranks would hide the hits.
     """
     from scipy.special import ndtri
 
     _, group, counts = np.unique(means, return_inverse=True, return_counts=True)
     if len(counts) == len(means):
         return 0.0
-    apart = ndtri((np.arange(len(means)) + 0.5) / len(means))
-    owner = np.sort(group)
-    centre = np.bincount(owner, apart) / counts
-    return float(((apart - centre[owner])[owner > 0] ** 2).sum() / len(means))
+    untied = ndtri((np.arange(len(means)) + 0.5) / len(means))
+    group = np.sort(group)
+    centre = np.bincount(group, untied) / counts
+    return float(((untied - centre[group])[group > 0] ** 2).sum() / len(means))
 
 
 def normal_scores(means: Floats) -> NormalScores:
-    """Ties share the score of their middle rank; at most _KNOTS values are kept, the extremes always."""
+    """Ties share the score of their middle rank; at most _KNOTS values are kept, always with the extremes."""
     from scipy.special import ndtri
 
     values, counts = np.unique(means, return_counts=True)

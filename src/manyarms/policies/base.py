@@ -44,7 +44,7 @@ class Policy:
     width: str | float = "auto"
 
     theorem: ClassVar[str] = "exact"
-    practical: ClassVar[float] = 1.5  # why: docs/no-knobs.md
+    practical: ClassVar[float] = 1.5  # why: docs/measurements.md
     width_aliases: ClassVar[dict[str, str]] = {"authors": "authors-bkb"}
     keeps_residual: ClassVar[bool] = True
 

@@ -16,9 +16,9 @@ from manyarms.support.validation import Floats, count, non_negative
 
 @dataclass(frozen=True)
 class Problem:
-    """A function, where it lives, and the most it can be.
+    """A test function with its domain, maximum and maximisers.
 
-    `shape` is "box" ([0, 1]ᵈ) or "ball" (the unit ball). `lengthscale` is the paper's choice for it.
+    `shape` is the domain, "box" ([0, 1]ᵈ) or "ball" (the unit ball). `lengthscale` is the one the paper uses.
     """
 
     name: str
@@ -30,11 +30,11 @@ class Problem:
     lengthscale: float
 
     def __call__(self, points: Any) -> Floats:
-        """The value at each row."""
+        """The values of the function at the rows of `points`."""
         return np.asarray(self.function(np.atleast_2d(np.asarray(points, dtype=np.float64))))
 
     def points(self, n: int, seed: int) -> Floats:
-        """n points, uniformly."""
+        """Draw n points uniformly from the domain."""
         rng = np.random.default_rng(seed)
         if self.shape == "box":
             return np.asarray(rng.random((count("n", n), self.n_features)))
@@ -43,19 +43,19 @@ class Problem:
         return np.asarray(direction * rng.random((n, 1)) ** (1.0 / self.n_features))
 
     def pool(self, n_arms: int, seed: int) -> Pool:
-        """A pool of random points."""
+        """A pool of points drawn uniformly from the domain."""
         return Pool(self.points(n_arms, seed))
 
 
 class Noisy:
-    """Rewards of a problem: value plus Gaussian noise, a stream of its own for every agent."""
+    """Rewards of a problem: its value plus Gaussian noise from a separate random stream for every agent."""
 
     def __init__(self, problem: Callable[[Any], Floats], noise_std: float, seed: int) -> None:
         self.problem, self.noise_std, self.seed = problem, non_negative("noise_std", noise_std), seed
         self._streams: dict[int, np.random.Generator] = {}
 
     def __call__(self, pulls: Any) -> Floats:
-        """Rewards of the pulls of one agent (`pulls.agent`, `pulls.features`)."""
+        """The rewards of one agent's pulls, given by `pulls.agent` and `pulls.features`."""
         if pulls.agent not in self._streams:
             self._streams[pulls.agent] = np.random.default_rng([self.seed, pulls.agent])
         noise = self._streams[pulls.agent].standard_normal(len(pulls.features))
@@ -69,7 +69,7 @@ def _direction(theta_seed: int, n_features: int) -> Floats:
 
 @dataclass(frozen=True)
 class _Ridge:
-    """profile(xᵀθ); a class rather than a closure, so that it can be sent to another process."""
+    """The function profile(xᵀθ), as a class rather than a closure so that it can be pickled."""
 
     profile: Callable[[Floats], Floats]
     theta: NDArray[np.float64]
@@ -87,21 +87,21 @@ def _cubic(s: Floats) -> Floats:
 
 
 def wave_ridge(theta_seed: int = 0, n_features: int = 10) -> Problem:
-    """h₁(x) = cos(3xᵀθ) on the unit ball; 1 wherever xᵀθ = 0."""
+    """h₁(x) = cos(3xᵀθ) on the unit ball, with maximum 1 wherever xᵀθ = 0."""
     ridge = _Ridge(_wave, _direction(theta_seed, n_features))
     return Problem("h1", n_features, "ball", ridge, 1.0, np.zeros((1, n_features)), 1.0)
 
 
 def polynomial_ridge(theta_seed: int = 0, n_features: int = 10) -> Problem:
-    """h₂(x) = s³ − 3s² + 3s + 3 with s = xᵀθ on the unit ball: (s − 1)³ + 4, so 4 at x = θ."""
+    """h₂(x) = s³ − 3s² + 3s + 3 = (s − 1)³ + 4 with s = xᵀθ on the unit ball, with maximum 4 at x = θ."""
     theta = _direction(theta_seed, n_features)
     return Problem("h2", n_features, "ball", _Ridge(_cubic, theta), 4.0, theta[None, :], 1.0)
 
 
 def _branin(X: Floats) -> Floats:
     u, v = 15.0 * X[:, 0] - 5.0, 15.0 * X[:, 1]
-    bowl = v - 5.1 / (4 * math.pi**2) * u**2 + 5.0 / math.pi * u - 6.0
-    b = bowl**2 + 10.0 * (1.0 - 1.0 / (8.0 * math.pi)) * np.cos(u)
+    quadratic = v - 5.1 / (4 * math.pi**2) * u**2 + 5.0 / math.pi * u - 6.0
+    b = quadratic**2 + 10.0 * (1.0 - 1.0 / (8.0 * math.pi)) * np.cos(u)
     return np.asarray(-(b - 44.81) / 51.95)
 
 
@@ -111,7 +111,7 @@ def branin() -> Problem:
     Three maxima of 1.0474 (spec §6; with the constant they would be 0.8549).
     """
     at = np.array([[-math.pi, 12.275], [math.pi, 2.275], [3.0 * math.pi, 2.475]])
-    lowest = 10.0 / (8.0 * math.pi) - 10.0  # the bowl is 0 and cos u is −1
+    lowest = 10.0 / (8.0 * math.pi) - 10.0  # where the quadratic term is 0 and cos u is −1
     maximum = -(lowest - 44.81) / 51.95
     return Problem("Branin", 2, "box", _branin, maximum, (at + np.array([5.0, 0.0])) / 15.0, 0.2)
 
@@ -135,7 +135,7 @@ def hartmann4() -> Problem:
     """Hartmann-4 on [0, 1]⁴: Σ α_i exp(−Σ_j A_ij (x_j − P_ij)²), the first four columns of Hartmann-6.
 
     Its maximum is 3.7298 (by numerical search). The 3.731 of spec §6 is Picheny et al.'s −3.1355 for their
-    scaled form turned back, and nobody reaches it with these constants.
+    scaled form converted back, and is not attained with these constants.
     """
     best = np.array([[0.18739527, 0.19415153, 0.55791778, 0.26477962]])
     return Problem("Hartmann-4", 4, "box", _hartmann4, float(_hartmann4(best)[0]), best, 1.0)

@@ -1,1 +1,1 @@
-"""The papers' figures again: `manyarms reproduce NAME`, or `reproduce(named(NAME))` from Python."""
+"""Reproduction of the papers' figures: `manyarms reproduce NAME`, or `reproduce(named(NAME))` in Python."""

@@ -1,4 +1,4 @@
-"""What a figure shows, as plain values: curves with their spread, in panels. Nothing is drawn here."""
+"""The contents of a figure as plain values: curves with error bands, arranged in panels. No drawing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from manyarms.support.validation import Floats
 
 @dataclass(frozen=True)
 class Curve:
-    """A line with a band of `spread` on either side (none where it is None), or loose points."""
+    """A line with an error band of ±`spread` (None for no band), a reference line, or separate points."""
 
     label: str
     x: Floats
@@ -40,14 +40,14 @@ Grid = tuple[tuple[Panel, ...], ...]
 
 
 def mean_and_sd(runs: Iterable[ArrayLike]) -> tuple[Floats, Floats]:
-    """Mean and standard deviation (n − 1) over runs, point by point; 0 for a single run."""
+    """Pointwise mean and standard deviation (n − 1) over runs; the deviation of a single run is 0."""
     stacked = np.array([np.asarray(run, dtype=np.float64) for run in runs])
     spread = stacked.std(axis=0, ddof=1) if len(stacked) > 1 else np.zeros(stacked.shape[1:])
     return stacked.mean(axis=0), spread
 
 
 def averaged(label: str, x: ArrayLike, runs: Iterable[ArrayLike]) -> Curve:
-    """The mean over runs, its standard deviation as the band."""
+    """The mean over runs, with the standard deviation as the band."""
     mean, spread = mean_and_sd(runs)
     return Curve(label, np.asarray(x, dtype=np.float64), mean, spread)
 
@@ -58,7 +58,7 @@ def fitted_slope(x: ArrayLike, y: ArrayLike) -> float:
 
 
 def labels(grid: Grid) -> list[str]:
-    """Every label once, in order of appearance: a label has one colour in the whole figure."""
+    """Each label once, in order of appearance; a label has the same colour in all panels."""
     return list(dict.fromkeys(curve.label for panel in panels(grid) for curve in panel.curves))
 
 

@@ -1,8 +1,8 @@
 """Regret and communication of many agents (DUETS Fig. 1).
 
 Published: N = 10, T = 50, squared exponential kernel with length-scale 0.2 for Branin and 1 otherwise, noise
-of standard deviation 0.2, D = 10 (DisKernelUCB) and 20 (ApproxDisKernelUCB), T₁ = 2, p₀ = 10, β of every
-algorithm the best of {0.2, 0.5, 1, 2, 5}, 5 runs. Not printed, and chosen here: λ = 0.2 and 2 000 random
+of standard deviation 0.2, D = 10 (DisKernelUCB) and 20 (ApproxDisKernelUCB), T₁ = 2, p₀ = 10, the best β of
+{0.2, 0.5, 1, 2, 5} for each algorithm, 5 runs. Not published, and chosen here: λ = 0.2 and 2 000 random
 points as the candidates (spec §6); λ is varied once, to the noise variance 0.04. Points travel as their d
 features, as the paper counts them.
 """
@@ -21,9 +21,17 @@ from manyarms import agents
 from manyarms.agents.protocol.wire import decode
 from manyarms.problems import PROBLEMS, Problem
 from manyarms.reproduce.curves import Grid, Panel, averaged, mean_and_sd
-from manyarms.reproduce.experiment import Experiment, Job, Outcome, Plan, Result, Settings, SummaryRow
+from manyarms.reproduce.experiment import (
+    Experiment,
+    ExperimentPlan,
+    ExperimentResult,
+    Job,
+    JobOutcome,
+    Settings,
+    SummaryRow,
+)
 from manyarms.reproduce.noise import PullNoise
-from manyarms.reproduce.readings import by_case_and_method, grouped
+from manyarms.reproduce.summaries import by_case_and_method, grouped
 from manyarms.support.validation import Floats
 
 METHODS = ("DUETS", "DisKernelUCB", "ApproxDisKernelUCB", "NKernelUCB")
@@ -31,11 +39,11 @@ THRESHOLDS = {"DisKernelUCB": 10.0, "ApproxDisKernelUCB": 20.0}  # D
 TITLES = {"h1": "h₁", "h2": "h₂"}
 
 
-class Bench:
-    """The agents' surroundings: rewards for their pulls, and a meter on the wire.
+class MeteredEnvironment:
+    """The rewards of the agents' pulls, and a count of the real numbers sent at each step.
 
-    The noise of an agent's n-th pull of an arm is the same for all algorithms. A message counts at the
-    step its round has reached; every real number counts 1/N, up or down (DUETS §2).
+    The noise of an agent's n-th pull of an arm is the same for all algorithms. A message is counted at the
+    latest step reached so far; every real number counts 1/N, up or down (DUETS §2).
     """
 
     def __init__(self, truth: Floats, noise_std: float, n_agents: int, horizon: int, seed: int) -> None:
@@ -48,14 +56,14 @@ class Bench:
         self.step = max(self.step, pulls.step + len(pulls))
         return np.asarray(self.truth[pulls.arms] + self.noise[pulls.agent](pulls.arms))
 
-    def carry(self, direction: str, agent: int, data: bytes) -> list[bytes]:
-        """Deliver a message as it is, and count it."""
+    def transmit(self, direction: str, agent: int, data: bytes) -> list[bytes]:
+        """Deliver a message unchanged and count its real numbers."""
         self.sent[self.step] += decode(data).real_numbers / self.n_agents
         return [data]
 
 
 def algorithm(method: str, problem: Problem, settings: Settings, width: float) -> Any:
-    """One of the four with the paper's settings."""
+    """One of the four algorithms with the paper's settings."""
     given: dict[str, Any] = {"noise_std": settings["noise_std"], "width": width, "send": "features"}
     if method in THRESHOLDS:
         given["sync_threshold"] = THRESHOLDS[method]
@@ -68,44 +76,42 @@ def algorithm(method: str, problem: Problem, settings: Settings, width: float) -
 
 
 def one_width(method: str, problem: Problem, settings: Settings, width: float, seed: int) -> list[Floats]:
-    """Step, regret summed over agents, and communication, cumulative in t."""
+    """Steps, cumulative regret summed over the agents, cumulative communication, and the width."""
     n_agents, horizon = settings["agents"], settings["horizon"]
     pool = problem.pool(settings["arms"], seed)
     truth = problem(pool.features)
-    bench = Bench(truth, settings["noise_std"], n_agents, horizon, seed)
-    made = algorithm(method, problem, settings, width)
-    result = agents.run(made, pool, bench.evaluate, seed=seed, link=bench.carry)
+    environment = MeteredEnvironment(truth, settings["noise_std"], n_agents, horizon, seed)
+    configured = algorithm(method, problem, settings, width)
+    result = agents.run(configured, pool, environment.evaluate, seed=seed, link=environment.transmit)
     gaps = truth.max() - truth[np.array(result.arms)]
     regret = np.concatenate([[0.0], np.cumsum(gaps.sum(axis=0))])
-    return [np.arange(horizon + 1.0), regret, np.cumsum(bench.sent), np.full(horizon + 1, width)]
+    return [np.arange(horizon + 1.0), regret, np.cumsum(environment.sent), np.full(horizon + 1, width)]
 
 
-def run_one(job: Job, data_home: Path | None) -> Outcome:
-    """All widths of the grid, one below the other."""
+def run_one(job: Job, data_home: Path | None) -> JobOutcome:
+    """Run all widths of the grid; their rows follow each other in the columns."""
     started = time.process_time()
     problem = PROBLEMS[job.settings["problem"]]()
-    blocks = [
-        one_width(job.method, problem, job.settings, width, job.seed) for width in job.settings["widths"]
-    ]
-    columns = (np.concatenate(pieces) for pieces in zip(*blocks, strict=True))
+    runs = [one_width(job.method, problem, job.settings, width, job.seed) for width in job.settings["widths"]]
+    columns = (np.concatenate(pieces) for pieces in zip(*runs, strict=True))
     numbers = dict(zip(("t", "regret", "communication", "width"), columns, strict=True))
-    return Outcome(numbers, {"seconds": np.array([time.process_time() - started])})
+    return JobOutcome(numbers, {"seconds": np.array([time.process_time() - started])})
 
 
-def at_width(run: Result, width: float) -> dict[str, Floats]:
-    """The part of a run that belongs to one β."""
+def at_width(run: ExperimentResult, width: float) -> dict[str, Floats]:
+    """The rows of a run that belong to one width β."""
     chosen = run.numbers["width"] == width
     return {name: column[chosen] for name, column in run.numbers.items()}
 
 
-def best_width(runs: Sequence[Result]) -> float:
-    """The β with the lowest regret at T, on average over seeds; the paper's grid search."""
+def best_width(runs: Sequence[ExperimentResult]) -> float:
+    """The β with the lowest mean regret at T over the seeds, as in the paper's grid search."""
     widths = np.unique(runs[0].numbers["width"]).tolist()
     return float(min(widths, key=lambda width: np.mean([at_width(run, width)["regret"][-1] for run in runs])))
 
 
-def panels(results: Sequence[Result]) -> Grid:
-    """Regret above, communication below, a column per function; the first λ only."""
+def panels(results: Sequence[ExperimentResult]) -> Grid:
+    """Regret above communication, one column per function, for the main λ only."""
     cases = grouped([run for run in results if not run.job.settings["varied"]])
     return tuple(
         tuple(_panel(case, methods, column, label) for case, methods in cases.items())
@@ -113,22 +119,22 @@ def panels(results: Sequence[Result]) -> Grid:
     )
 
 
-def _panel(case: str, methods: dict[str, list[Result]], column: str, label: str) -> Panel:
+def _panel(case: str, methods: dict[str, list[ExperimentResult]], column: str, label: str) -> Panel:
     curves = []
     for method, runs in methods.items():
         if column == "communication" and method == "NKernelUCB":
-            continue  # sends nothing
+            continue  # this algorithm sends nothing
         chosen = [at_width(run, best_width(runs)) for run in runs]
         curves.append(averaged(method, chosen[0]["t"], [part[column] for part in chosen]))
     return Panel(case, "t", label, tuple(curves))
 
 
-def summary(results: Sequence[Result]) -> list[SummaryRow]:
-    """Each algorithm at its best β."""
+def summary(results: Sequence[ExperimentResult]) -> list[SummaryRow]:
+    """The final regret and communication of each algorithm at its best β."""
     return [_summary_row(case, method, runs) for case, method, runs in by_case_and_method(results)]
 
 
-def _summary_row(case: str, method: str, runs: list[Result]) -> SummaryRow:
+def _summary_row(case: str, method: str, runs: list[ExperimentResult]) -> SummaryRow:
     width = best_width(runs)
     ends = [at_width(run, width) for run in runs]
     regret, sd = mean_and_sd([end["regret"][-1] for end in ends])
@@ -145,7 +151,9 @@ def _summary_row(case: str, method: str, runs: list[Result]) -> SummaryRow:
     }
 
 
-def _plan(problems: Sequence[str], runs: int, horizon: int, arms: int, widths: Sequence[float]) -> Plan:
+def _plan(
+    problems: Sequence[str], runs: int, horizon: int, arms: int, widths: Sequence[float]
+) -> ExperimentPlan:
     settings: Settings = {
         "agents": 10, "horizon": horizon, "arms": arms, "noise_std": 0.2, "widths": list(widths),
     }  # fmt: skip
@@ -155,7 +163,7 @@ def _plan(problems: Sequence[str], runs: int, horizon: int, arms: int, widths: S
         for label, (ridge, varied) in ridges.items()
         for name in problems
     }
-    return Plan(METHODS, runs, settings, cases)
+    return ExperimentPlan(METHODS, runs, settings, cases)
 
 
 GRID = (0.2, 0.5, 1.0, 2.0, 5.0)

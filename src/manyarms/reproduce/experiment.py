@@ -1,8 +1,8 @@
-"""What an experiment is: a frozen value that says what to run, how often, and how to read the results.
+"""The definition of an experiment: what to run, how often, and how to summarise and draw the results.
 
-An experiment consists of independent jobs, one per case (a panel of the figure), method and seed. A job is
-a pure function of its settings: numbers that must come out the same at every run, and timings, kept apart
-because they never do.
+An experiment consists of independent jobs, one per case (a panel of the figure), method and seed. The numbers
+a job returns depend only on its settings and must be the same in every run. Timings are kept separately,
+because they vary.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from manyarms.support.validation import Floats
 Mode = Literal["smoke", "default", "full"]
 MODES: tuple[Mode, ...] = ("smoke", "default", "full")
 Columns = dict[str, Floats]
-Settings = dict[str, Any]  # plain data, as JSON carries it
+Settings = dict[str, Any]  # values that JSON can represent
 SummaryRow = dict[str, str | int | float]
 
 
-def plain(words: str) -> str:
-    """Words as part of a file name: "h₁, λ = 0.2" is "h1_lambda=0.2"."""
-    spelled = unicodedata.normalize("NFKD", words.replace("λ", "lambda").replace(" = ", "="))
-    return re.sub(r"[^A-Za-z0-9.=+-]+", "_", spelled)
+def file_name(text: str) -> str:
+    """Text as part of a file name: "h₁, λ = 0.2" becomes "h1_lambda=0.2"."""
+    ascii_text = unicodedata.normalize("NFKD", text.replace("λ", "lambda").replace(" = ", "="))
+    return re.sub(r"[^A-Za-z0-9.=+-]+", "_", ascii_text)
 
 
 @dataclass(frozen=True)
 class Job:
-    """One method with one seed in one case, and every setting its numbers depend on."""
+    """One method with one seed in one case, and all settings its numbers depend on."""
 
     case: str
     method: str
@@ -45,26 +45,26 @@ class Job:
 
     @property
     def key(self) -> str:
-        """The job's name as a file name."""
-        return "--".join(plain(part) for part in (self.case, self.method, f"seed{self.seed}") if part)
+        """The name of the job's files, without extension."""
+        return "--".join(file_name(part) for part in (self.case, self.method, f"seed{self.seed}") if part)
 
     def described(self, experiment: str) -> str:
-        """One line that is equal exactly when a stored result may be used for this job."""
-        said = {"experiment": experiment, "version": manyarms.__version__} | asdict(self)
-        return json.dumps(said, sort_keys=True, ensure_ascii=False)
+        """One line of JSON; a stored result with an equal line may be used for this job."""
+        identity = {"experiment": experiment, "version": manyarms.__version__} | asdict(self)
+        return json.dumps(identity, sort_keys=True, ensure_ascii=False)
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """Columns of equal length; `timings` are CPU seconds and the like."""
+class JobOutcome:
+    """The columns a job returns, `numbers` of equal length and `timings` of equal length."""
 
     numbers: Columns
     timings: Columns = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Result:
-    """A job and what came out of it."""
+class ExperimentResult:
+    """A job with its numbers and timings."""
 
     job: Job
     numbers: Columns
@@ -72,10 +72,10 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What one mode runs: every method with every seed in every case.
+class ExperimentPlan:
+    """The jobs of one mode: every method with every seed in every case.
 
-    A setting is looked up in `overrides[method]` first, then in `cases[case]`, then in `settings`.
+    Settings in `overrides[method]` take precedence over `cases[case]`, and those over `settings`.
     """
 
     methods: tuple[str, ...]
@@ -83,10 +83,10 @@ class Plan:
     settings: Settings
     cases: Mapping[str, Settings] = field(default_factory=lambda: {"": {}})
     overrides: Mapping[str, Settings] = field(default_factory=dict)
-    left_out: tuple[tuple[str, str], ...] = ()  # (case, method) pairs that say nothing new
+    left_out: tuple[tuple[str, str], ...] = ()  # (case, method) pairs that are not run
 
     def jobs(self) -> list[Job]:
-        """Seed by seed, so that a run that is stopped early has all methods."""
+        """All jobs, ordered by seed so that an interrupted run has results of all methods."""
         return [
             Job(case, method, seed, self.settings | own | self.overrides.get(method, {}))
             for seed, (case, own), method in itertools.product(
@@ -95,30 +95,30 @@ class Plan:
             if (case, method) not in self.left_out
         ]
 
-    def changed(self, **settings: Any) -> Plan:
-        """The same plan with some common settings replaced."""
+    def changed(self, **settings: Any) -> ExperimentPlan:
+        """The plan with some common settings replaced."""
         return replace(self, settings=self.settings | settings)
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A figure of a paper: how it is run and how it is read.
+    """A figure of a paper: the jobs behind it, and how they are summarised and drawn.
 
-    `run_one(job, data_home)` must be a function of a module, so that a worker process can import it.
-    `pool` names the real data it needs, if any. `band` says what the figure's shaded bands are.
+    `shows` is the paper's claim. `run_one(job, data_home)` must be a module-level function, so that a worker
+    process can import it. `pool` names the real data it needs, if any. `band` describes the shaded bands.
     """
 
     name: str
     shows: str
     band: str
-    plans: Mapping[Mode, Plan]
-    run_one: Callable[[Job, Path | None], Outcome]
-    panels: Callable[[Sequence[Result]], Grid]
-    summary: Callable[[Sequence[Result]], list[SummaryRow]]
+    plans: Mapping[Mode, ExperimentPlan]
+    run_one: Callable[[Job, Path | None], JobOutcome]
+    panels: Callable[[Sequence[ExperimentResult]], Grid]
+    summary: Callable[[Sequence[ExperimentResult]], list[SummaryRow]]
     pool: str | None = None
 
-    def plan(self, mode: Mode) -> Plan:
-        """What `mode` runs."""
+    def plan(self, mode: Mode) -> ExperimentPlan:
+        """The plan of a mode."""
         if mode not in self.plans:
             raise InvalidParameterError("mode", mode, f"one of {', '.join(self.plans)}")
         return self.plans[mode]

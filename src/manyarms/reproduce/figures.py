@@ -1,4 +1,4 @@
-"""Draw panels. What is drawn was computed before (`curves`); here are only lines, colours and files."""
+"""Draw panels (`curves`) with matplotlib and write them to files."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 from manyarms.errors import MissingExtraError
 from manyarms.reproduce.curves import Curve, Grid, Panel, labels
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart; the lines differ as well.
+# The Okabe-Ito palette, which colour-blind readers can distinguish; the line styles differ as well.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ("-", (0, (5, 1.5)), "-.", (0, (1, 1)), (0, (4, 1, 1, 1, 1, 1)))
-PANEL_WIDTH, PANEL_HEIGHT, FOOT = 3.3, 2.7, 0.85  # inches
+PANEL_WIDTH, PANEL_HEIGHT, LEGEND_HEIGHT = 3.3, 2.7, 0.85  # inches
 STYLE: dict[Any, Any] = {
     "font.size": 8.5,
     "axes.titlesize": 9,
@@ -30,11 +30,11 @@ def save_figure(grid: Grid, title: str, band: str, stem: Path) -> tuple[Path, ..
     except ImportError:
         raise MissingExtraError("matplotlib", "reproduce", "drawing figures") from None
     rows, columns = len(grid), max(len(row) for row in grid)
-    size = (PANEL_WIDTH * columns, PANEL_HEIGHT * rows + FOOT)
+    size = (PANEL_WIDTH * columns, PANEL_HEIGHT * rows + LEGEND_HEIGHT)
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=size, layout="constrained")
         axes = figure.subplots(rows, columns, squeeze=False)
-        styles = {label: _style(place) for place, label in enumerate(_lines(grid))}
+        styles = {label: _style(position) for position, label in enumerate(_lines(grid))}
         for row, line in zip(grid, axes, strict=True):
             for ax in line[len(row) :]:
                 ax.set_axis_off()
@@ -50,7 +50,7 @@ def save_figure(grid: Grid, title: str, band: str, stem: Path) -> tuple[Path, ..
 
 
 def draw_panel(panel: Panel, ax: Any, styles: dict[str, dict[str, Any]]) -> None:
-    """One pair of axes."""
+    """Draw one panel on a pair of axes."""
     for curve in panel.curves:
         _draw_curve(curve, ax, styles.get(curve.label, {}))
     ax.set_title(panel.title)
@@ -83,12 +83,12 @@ def _lines(grid: Grid) -> list[str]:
     return [label for label in labels(grid) if label in drawn]
 
 
-def _style(place: int) -> dict[str, Any]:
-    return {"color": COLOURS[place % len(COLOURS)], "linestyle": DASHES[place % len(DASHES)]}
+def _style(position: int) -> dict[str, Any]:
+    return {"color": COLOURS[position % len(COLOURS)], "linestyle": DASHES[position % len(DASHES)]}
 
 
 def _legend(figure: Any, axes: Any, band: str, columns: int) -> None:
-    """One legend for all panels, with what the shaded bands are."""
+    """Draw one legend for all panels, with an entry for the shaded bands."""
     from matplotlib.patches import Patch
 
     entries: dict[str, Any] = {}

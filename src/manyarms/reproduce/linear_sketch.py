@@ -1,11 +1,11 @@
 """BKB with a linear kernel against linear sketches of a size fixed in advance (BKB §5, and its slides).
 
-The claim: SOFUL (frequent directions) and CBRAP (random projections) take their size m in advance and suffer
-linear regret when it is too small for the spectrum; BKB adapts its size to what it pulls and has the regret
-of exact OFUL. The papers have no figure of it. Chosen here: normal arms in d = 100 dimensions, scaled into
+The claim: SOFUL (frequent directions) and CBRAP (random projections) fix their size m in advance and suffer
+linear regret when it is too small for the spectrum; BKB adapts its size to its pulls and has the regret of
+exact OFUL. The papers have no figure of this. Chosen here: normal arms in d = 100 dimensions, scaled into
 the unit ball, with all eigenvalues equal ("flat") or deviations falling as 0.9ʲ ("decaying"); θ uniform on
 a sphere, rewards scaled to [−1, 1], noise of standard deviation 0.1, λ = 0.01, m = 20 and 60. The width is
-varied once: one posterior standard deviation for everybody, or each algorithm's theory with F = 10.
+varied once: one posterior standard deviation for all, or the theoretical width of each algorithm with F = 10.
 """
 
 from __future__ import annotations
@@ -18,13 +18,22 @@ import numpy as np
 
 import manyarms as ma
 from manyarms.reproduce.curves import Grid
-from manyarms.reproduce.experiment import Experiment, Job, Outcome, Plan, Result, Settings
+from manyarms.reproduce.experiment import (
+    Experiment,
+    ExperimentPlan,
+    ExperimentResult,
+    Job,
+    JobOutcome,
+    Settings,
+)
 from manyarms.reproduce.noise import PullNoise
-from manyarms.reproduce.play import play
-from manyarms.reproduce.readings import final_rows, grouped, panel_of, regret_panel
+from manyarms.reproduce.simulation import simulate
+from manyarms.reproduce.summaries import final_rows, grouped, panel_of, regret_panel
 from manyarms.support.validation import Floats
 
-METHODS: dict[str, tuple[Callable[..., ma.Policy], str, str]] = {  # class, its theory's width, its size
+METHODS: dict[
+    str, tuple[Callable[..., ma.Policy], str, str]
+] = {  # policy, theoretical width, name of its size
     "OFUL": (ma.OFUL, "exact", ""),
     "BKB": (lambda **given: ma.BKB(kernel=ma.Linear(), **given), "bkb", ""),
     "SOFUL, small m": (ma.SOFUL, "soful", "small"),
@@ -35,7 +44,7 @@ METHODS: dict[str, tuple[Callable[..., ma.Policy], str, str]] = {  # class, its 
 
 
 def linear_problem(n_arms: int, d: int, decay: float, seed: int) -> tuple[Floats, Floats]:
-    """Arms in the unit ball whose j-th coordinate has deviation ∝ decayʲ, and rewards xᵀθ in [−1, 1]."""
+    """Arms in the unit ball with standard deviation ∝ decayʲ in feature j, and rewards xᵀθ in [−1, 1]."""
     rng = np.random.default_rng(seed)
     features = rng.standard_normal((n_arms, d)) * decay ** np.arange(d)
     features /= np.linalg.norm(features, axis=1).max()
@@ -44,7 +53,7 @@ def linear_problem(n_arms: int, d: int, decay: float, seed: int) -> tuple[Floats
 
 
 def policy_of(method: str, settings: Settings) -> ma.Policy:
-    """A method with its size and width."""
+    """The policy of a method, with its size and width."""
     make, theory, size = METHODS[method]
     width = theory if settings["width"] == "theory" else settings["width"]
     given = {name: settings[name] for name in ("noise_std", "ridge", "norm_bound")}
@@ -52,27 +61,27 @@ def policy_of(method: str, settings: Settings) -> ma.Policy:
     return make(**given, **sized, width=width, delta=1.0 / settings["horizon"])
 
 
-def run_one(job: Job, data_home: Path | None) -> Outcome:
-    """One run; arms, θ and noise are those of the seed."""
+def run_one(job: Job, data_home: Path | None) -> JobOutcome:
+    """One run; the seed determines arms, θ and noise."""
     settings = job.settings
     features, truth = linear_problem(settings["arms"], settings["d"], settings["decay"], job.seed)
     opt = ma.Optimizer(
         ma.Pool(features), policy_of(job.method, settings), seed=job.seed, budget=settings["horizon"]
     )
-    outcome = play(opt, truth, PullNoise(settings["noise_std"], job.seed))
+    outcome = simulate(opt, truth, PullNoise(settings["noise_std"], job.seed))
     return _with_size(outcome, settings, METHODS[job.method][2])
 
 
-def _with_size(outcome: Outcome, settings: Settings, size: str) -> Outcome:
-    """m of a fixed sketch; SOFUL sketches V and keeps all d columns of z."""
+def _with_size(outcome: JobOutcome, settings: Settings, size: str) -> JobOutcome:
+    """Report m as the size of a fixed sketch (SOFUL sketches V and keeps all d columns of z)."""
     if not size:
         return outcome
     m = np.full(len(outcome.numbers["t"]), float(settings[size]))
     return replace(outcome, numbers=outcome.numbers | {"dictionary": m})
 
 
-def panels(results: Sequence[Result]) -> Grid:
-    """A row per case: regret, seconds and size of the model against t."""
+def panels(results: Sequence[ExperimentResult]) -> Grid:
+    """One row per case: regret, CPU seconds and model size against t."""
     return tuple(
         (
             regret_panel(case, methods),
@@ -83,7 +92,7 @@ def panels(results: Sequence[Result]) -> Grid:
     )
 
 
-def _plan(seeds: int, arms: int, d: int, sizes: tuple[int, int], horizon: int) -> Plan:
+def _plan(seeds: int, arms: int, d: int, sizes: tuple[int, int], horizon: int) -> ExperimentPlan:
     settings: Settings = {
         "arms": arms, "d": d, "small": sizes[0], "large": sizes[1], "horizon": horizon, "noise_std": 0.1,
         "ridge": 0.01, "norm_bound": 10.0,
@@ -94,7 +103,7 @@ def _plan(seeds: int, arms: int, d: int, sizes: tuple[int, int], horizon: int) -
         "flat, β of theory": {"decay": 1.0, "width": "theory"},
         "decaying, β of theory": {"decay": 0.9, "width": "theory"},
     }
-    return Plan(tuple(METHODS), seeds, settings, cases)
+    return ExperimentPlan(tuple(METHODS), seeds, settings, cases)
 
 
 EXPERIMENT = Experiment(

@@ -1,8 +1,8 @@
-"""Common random numbers: the noise of a pull depends on the seed, the arm and how often it was pulled before.
+"""Common random numbers: the noise of a pull depends only on the seed, the arm and its earlier pulls.
 
-So two methods that pull an arm equally often see the same rewards of it, in whatever order they come to it,
-and differences between methods are not differences of luck. The generator is counter based (Philox): the
-noise of any pull is computed from its name alone.
+Two methods that pull an arm equally often therefore observe the same rewards for it, in whatever order they
+pull, and differences between methods are not due to different noise. The generator is counter-based (Philox),
+so the noise of any pull is computed directly from arm and pull number.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from manyarms.support.validation import Floats
 
 
 def standard_noise(seed: int, stream: int, arm: int, pull: int) -> float:
-    """A standard normal number that belongs to this pull. Two counter words are left to the draw itself."""
+    """The standard normal number of this pull. Two words of the counter are left for the draw itself."""
     generator = np.random.Philox(key=[seed, stream], counter=[0, 0, pull, arm])
     return float(np.random.Generator(generator).standard_normal())
 
 
 class PullNoise:
-    """Noise of one run, pull after pull; `stream` separates agents that pull the same arms."""
+    """The noise of one run; `stream` separates agents that pull the same arms."""
 
     def __init__(self, noise_std: float, seed: int, stream: int = 0) -> None:
         self.noise_std, self._seed, self._stream = noise_std, seed, stream

@@ -1,6 +1,6 @@
 """The real pools of the papers, read from the user's own files, and a generated stand-in for smoke runs.
 
-Nothing is downloaded and nothing is shipped. Features are standardised and rewards scaled to [0, 1].
+No data is downloaded or distributed with the package. Features are standardised and rewards scaled to [0, 1].
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class RealPool:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of both arrays: which data a result belongs to."""
+        """SHA-256 of both arrays, to identify the data behind a result."""
         return hashlib.sha256(self.features.tobytes() + self.truth.tobytes()).hexdigest()
 
     @classmethod
     def scaled(cls, features: Floats, target: Floats) -> RealPool:
-        """Columns to mean 0 and deviation 1, the target to [0, 1]."""
+        """Scale the columns to mean 0 and standard deviation 1, and the target to [0, 1]."""
         features = (features - features.mean(axis=0)) / features.std(axis=0)
         return cls(np.ascontiguousarray(features), (target - target.min()) / (target.max() - target.min()))
 
@@ -49,27 +49,27 @@ def load(name: str, data_home: Path | None) -> RealPool:
     return _loaded(name, data_home)
 
 
-@lru_cache(maxsize=1)  # a worker runs many jobs on the same pool
+@lru_cache(maxsize=1)  # a worker process runs many jobs on the same pool
 def _loaded(name: str, data_home: Path | None) -> RealPool:
     return LOADERS[name](data_home)
 
 
 def abalone(data_home: Path | None) -> RealPool:
-    """UCI Abalone, 4177 × 8 (sex as 0, 1, 2), the number of rings."""
+    """UCI Abalone: 4177 × 8 features (sex as 0, 1, 2); the target is the number of rings."""
     places = [data_home / file for file in ABALONE_FILES] if data_home else []
     path = next((place for place in places if place.is_file()), None)
     if path is None:
         raise MissingDataError(
             f"{' or '.join(ABALONE_FILES)} is not in {data_home or '(no --data-home given)'}: "
-            "get abalone.data from the UCI archive, https://archive.ics.uci.edu/dataset/1/abalone, "
-            "and name its folder with --data-home"
+            "download abalone.data from https://archive.ics.uci.edu/dataset/1/abalone "
+            "and pass its folder with --data-home"
         )
     table = np.array([_abalone_row(path, number, row) for number, row in _rows(path)])
     return RealPool.scaled(table[:, :8], table[:, 8])
 
 
 def _rows(path: Path) -> list[tuple[int, list[str]]]:
-    """The numbered lines of a comma-separated file, without a header line if there is one."""
+    """The lines of a comma-separated file with their numbers, without the header if there is one."""
     with gzip.open(path, "rt", newline="") if path.suffix == ".gz" else path.open(newline="") as stream:
         rows = [(number, row) for number, row in enumerate(csv.reader(stream), 1) if row]
     return [(number, row) for number, row in rows if number > 1 or row[0] in _SEX]
@@ -83,7 +83,7 @@ def _abalone_row(path: Path, number: int, row: list[str]) -> list[float]:
 
 
 def housing(data_home: Path | None) -> RealPool:
-    """California housing ("Cadata"), 20640 × 8, the median house value, from scikit-learn's cache file."""
+    """California housing ("Cadata") from scikit-learn's cache: 20640 × 8; the target is the median value."""
     try:
         from sklearn.datasets import fetch_california_housing
     except ImportError:
@@ -92,14 +92,14 @@ def housing(data_home: Path | None) -> RealPool:
         data = fetch_california_housing(data_home=data_home, download_if_missing=False)
     except OSError:
         raise MissingDataError(
-            f"California housing is not in {data_home or 'the default folder of scikit-learn'}: fetch it "
-            "by sklearn.datasets.fetch_california_housing(data_home=DIR), then name DIR with --data-home"
+            f"California housing is not in {data_home or 'the default folder of scikit-learn'}: download it "
+            "with sklearn.datasets.fetch_california_housing(data_home=DIR) and pass DIR with --data-home"
         ) from None
     return RealPool.scaled(np.asarray(data.data, dtype=np.float64), np.asarray(data.target, dtype=np.float64))
 
 
 def generated(n_arms: int) -> RealPool:
-    """n × 8 features and a smooth target: what a smoke run uses when no data folder is named."""
+    """n × 8 features and a smooth target, for smoke runs without a data folder."""
     features = np.random.default_rng(0).normal(size=(n_arms, 8))
     target = np.sin(features[:, 0]) + np.tanh(features[:, 1] * features[:, 2]) - 0.1 * features[:, 3] ** 2
     return RealPool.scaled(features, target)

@@ -1,4 +1,4 @@
-"""What a figure is worth little without: commit, versions and machine."""
+"""The provenance of results: commit, library versions and machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LIBRARIES = ("numpy", "scipy", "scikit-learn", "matplotlib")
 
 
 def provenance() -> dict[str, Any]:
-    """Plain data for a manifest."""
+    """Commit, versions and machine as plain data for a manifest."""
     commit = _git("rev-parse", "HEAD")
     return {
         "commit": commit,
@@ -34,7 +34,7 @@ def provenance() -> dict[str, Any]:
 
 
 def _git(*arguments: str) -> str | None:
-    """What git says about the checkout this package runs from; None where there is none."""
+    """The output of a git command in the checkout of this package; None outside a checkout."""
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
         return None

@@ -1,7 +1,7 @@
-"""Raw results on disk: one gzipped CSV file per job, written in one move, its settings in the first line.
+"""Raw results on disk: one gzipped CSV file per job, written atomically, with its settings in the first line.
 
-A file is there completely or not at all, so a run that was killed goes on where it stopped. Numbers are in
-`raw/`, timings in `timings/`; digests are of the numbers alone.
+Files are never partially written, so a run that was killed continues where it stopped. Numbers are in `raw/`
+and timings in `timings/`; digests cover the numbers only.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from pathlib import Path
 
 import numpy as np
 
-from manyarms.reproduce.experiment import Columns, Job, Outcome, Result
+from manyarms.reproduce.experiment import Columns, ExperimentResult, Job, JobOutcome
 
 _DAMAGED = (OSError, EOFError, zlib.error, UnicodeDecodeError, ValueError)
 
 
-def as_text(described: str, columns: Columns) -> str:
-    """A comment line with the settings, a header, one line per row; floats are written exactly."""
+def to_text(described: str, columns: Columns) -> str:
+    """A comment line with the settings, a header, and one line per row; floats are written exactly."""
     lines = [f"# {described}", ",".join(columns)]
     rows = zip(*(column.tolist() for column in columns.values()), strict=True)
     lines += [",".join(repr(float(value)).removesuffix(".0") for value in row) for row in rows]
     return "\n".join(lines) + "\n"
 
 
-def of_text(text: str) -> tuple[str, Columns]:
-    """The settings line and the columns back."""
+def from_text(text: str) -> tuple[str, Columns]:
+    """The settings line and the columns, the inverse of `to_text`."""
     described, header, *rows = text.splitlines()
     names = header.split(",") if header else []
     values = np.array([row.split(",") for row in rows], dtype=np.float64).reshape(len(rows), len(names))
@@ -37,58 +37,58 @@ def of_text(text: str) -> tuple[str, Columns]:
 
 
 class RawFolder:
-    """The results of one experiment under one folder."""
+    """The stored results of one experiment."""
 
     def __init__(self, folder: Path, experiment: str) -> None:
         self.folder, self.experiment = folder, experiment
 
     def number_file(self, job: Job) -> Path:
-        """Where a job's numbers are."""
+        """The file with a job's numbers."""
         return self.folder / "raw" / f"{job.key}.csv.gz"
 
     def timing_file(self, job: Job) -> Path:
-        """Where a job's timings are."""
+        """The file with a job's timings."""
         return self.folder / "timings" / f"{job.key}.csv.gz"
 
-    def write(self, job: Job, outcome: Outcome) -> None:
-        """Keep an outcome; the numbers come last, for they say that the job is done."""
+    def write(self, job: Job, outcome: JobOutcome) -> None:
+        """Store an outcome. The numbers are written last, because their file marks the job as done."""
         described = job.described(self.experiment)
-        _put(self.timing_file(job), as_text(described, outcome.timings))
-        _put(self.number_file(job), as_text(described, outcome.numbers))
+        _write_text(self.timing_file(job), to_text(described, outcome.timings))
+        _write_text(self.number_file(job), to_text(described, outcome.numbers))
 
-    def read(self, job: Job) -> Result | None:
-        """A stored result of exactly these settings; None if there is none, or if it is damaged."""
-        wanted = job.described(self.experiment)
+    def read(self, job: Job) -> ExperimentResult | None:
+        """The stored result of exactly these settings; None if it is missing or damaged."""
+        expected = job.described(self.experiment)
         try:
-            said, numbers = of_text(_got(self.number_file(job)))
-            said_of_timings, timings = of_text(_got(self.timing_file(job)))
+            described, numbers = from_text(_read_text(self.number_file(job)))
+            described_timings, timings = from_text(_read_text(self.timing_file(job)))
         except _DAMAGED:
             return None
-        return Result(job, numbers, timings) if wanted == said == said_of_timings else None
+        return ExperimentResult(job, numbers, timings) if expected == described == described_timings else None
 
     def digests(self, jobs: Iterable[Job]) -> dict[str, str]:
-        """SHA-256 of the (uncompressed) numbers of each job, by file."""
+        """SHA-256 of each job's uncompressed file of numbers, by file name."""
         files = sorted(self.number_file(job) for job in jobs)
-        return {file.name: hashlib.sha256(_got(file).encode()).hexdigest() for file in files}
+        return {file.name: hashlib.sha256(_read_text(file).encode()).hexdigest() for file in files}
 
 
 def digest_of(digests: Mapping[str, str]) -> str:
-    """One digest of all files."""
+    """A single digest of all files."""
     lines = "".join(f"{digest}  {file}\n" for file, digest in sorted(digests.items()))
     return hashlib.sha256(lines.encode()).hexdigest()
 
 
-def _put(path: Path, text: str) -> None:
-    put_bytes(path, gzip.compress(text.encode(), mtime=0))
+def _write_text(path: Path, text: str) -> None:
+    write_atomically(path, gzip.compress(text.encode(), mtime=0))
 
 
-def put_bytes(path: Path, data: bytes) -> None:
-    """Write a file in one move: no reader ever sees half of it."""
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file atomically, so that no reader ever sees a partial file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_bytes(data)
-    os.replace(beside, path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(data)
+    os.replace(temporary, path)
 
 
-def _got(path: Path) -> str:
+def _read_text(path: Path) -> str:
     return gzip.decompress(path.read_bytes()).decode()

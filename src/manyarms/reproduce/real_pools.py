@@ -1,9 +1,9 @@
 """Regret and time on Abalone and Cadata (BBKB Fig. 1 and 2; experiments of the BKB slides).
 
 Published (spec §6): Gaussian kernel with σ² = 5 (length-scale √5), F = 20, δ = 1/T, q̄ = 2, λ = 0.2, T = 10⁴.
-Not printed, and chosen here: noise of standard deviation 0.1 on rewards in [0, 1], standardised features,
-C̃ = 2 and the confidence width of the authors' code, exploration 0.1 of EpsGreedy. One choice is varied: with
-F = 20 the bonus outweighs rewards in [0, 1] and everything explores, so F = 1 is run beside it.
+Not published, and chosen here: noise of standard deviation 0.1 on rewards in [0, 1], standardised features,
+C̃ = 2 and the confidence width of the authors' code, ε = 0.1 for EpsGreedy. One choice is varied: with F = 20
+the exploration bonus exceeds the range of the rewards and all methods mostly explore, so F = 1 is run too.
 """
 
 from __future__ import annotations
@@ -14,11 +14,18 @@ from typing import Any
 
 import manyarms as ma
 from manyarms.reproduce.curves import Grid
-from manyarms.reproduce.experiment import Experiment, Job, Outcome, Plan, Result, Settings
+from manyarms.reproduce.experiment import (
+    Experiment,
+    ExperimentPlan,
+    ExperimentResult,
+    Job,
+    JobOutcome,
+    Settings,
+)
 from manyarms.reproduce.noise import PullNoise
-from manyarms.reproduce.play import play
 from manyarms.reproduce.pools import load
-from manyarms.reproduce.readings import final_rows, grouped, panel_of, regret_panel
+from manyarms.reproduce.simulation import simulate
+from manyarms.reproduce.summaries import final_rows, grouped, panel_of, regret_panel
 
 POLICIES: dict[str, Callable[..., ma.Policy]] = {
     "EpsGreedy": ma.EpsGreedy,
@@ -38,12 +45,12 @@ PUBLISHED: Settings = {
     "width": "authors",
     "storage": "float32",
 }
-FREE = ("EpsGreedy",)  # of F, so it is run in the first case only
+WITHOUT_F = ("EpsGreedy",)  # does not depend on F, so it is run in the first case only
 BATCHED, SKETCHED = ("BBKB", "BBKB-local"), ("BKB", "BBKB", "BBKB-local")
 
 
 def policy_of(method: str, settings: Settings) -> ma.Policy:
-    """A method with the settings that apply to it."""
+    """The policy of a method, with the settings that apply to it."""
     given: dict[str, Any] = {name: settings[name] for name in ("ridge", "noise_std", "norm_bound", "width")}
     if method in SKETCHED:
         given["oversampling"] = settings["oversampling"]
@@ -55,8 +62,8 @@ def policy_of(method: str, settings: Settings) -> ma.Policy:
     return POLICIES[method](kernel=kernel, delta=1.0 / settings["planned"], **given)
 
 
-def run_one(job: Job, data_home: Path | None) -> Outcome:
-    """One run; δ is 1/T of the planned horizon even where a budget cuts the run short."""
+def run_one(job: Job, data_home: Path | None) -> JobOutcome:
+    """One run; δ is 1/T for the planned horizon T, even if a smaller budget ends the run earlier."""
     settings = job.settings
     pool = load(settings["pool"], data_home)
     opt = ma.Optimizer(
@@ -66,18 +73,18 @@ def run_one(job: Job, data_home: Path | None) -> Outcome:
         budget=settings["horizon"],
         storage=settings["storage"],
     )
-    return play(opt, pool.truth, PullNoise(settings["noise_std"], job.seed))
+    return simulate(opt, pool.truth, PullNoise(settings["noise_std"], job.seed))
 
 
-def panels(results: Sequence[Result]) -> Grid:
-    """A row per case: regret, seconds, batch size (if any is above 1) and dictionary against t.
+def panels(results: Sequence[ExperimentResult]) -> Grid:
+    """One row per case: regret, CPU seconds, batch size (if any exceeds 1) and inducing arms against t.
 
-    EpsGreedy stands in each row.
+    EpsGreedy, which does not depend on F, is drawn in every row.
     """
     cases = grouped(results)
     batched = any(run.numbers["batch_size"].max() > 1 for run in results)
-    anywhere = {
-        method: runs for methods in cases.values() for method, runs in methods.items() if method in FREE
+    without_f = {
+        method: runs for methods in cases.values() for method, runs in methods.items() if method in WITHOUT_F
     }
     return tuple(
         (
@@ -86,7 +93,7 @@ def panels(results: Sequence[Result]) -> Grid:
             *((panel_of(case, "batch size", "batch_size", methods, log_y=True),) if batched else ()),
             panel_of(case, "inducing arms", "dictionary", methods),
         )
-        for case, methods in ((case, anywhere | own) for case, own in cases.items())
+        for case, methods in ((case, without_f | own) for case, own in cases.items())
     )
 
 
@@ -96,12 +103,12 @@ def _plan(
     seeds: int,
     methods: tuple[str, ...],
     budgets: dict[str, int] | None = None,
-) -> Plan:
-    """`budgets` are the steps that methods get whose full run would take too long."""
+) -> ExperimentPlan:
+    """`budgets` are the horizons of methods whose full run would take too long."""
     settings = PUBLISHED | {"pool": pool, "horizon": horizon, "planned": horizon}
     overrides = {method: {"horizon": steps} for method, steps in (budgets or {}).items()}
-    left_out = tuple((case, method) for case in list(CASES)[1:] for method in FREE)
-    return Plan(methods, seeds, settings, CASES, overrides, left_out)
+    left_out = tuple((case, method) for case in list(CASES)[1:] for method in WITHOUT_F)
+    return ExperimentPlan(methods, seeds, settings, CASES, overrides, left_out)
 
 
 ALL = ("EpsGreedy", "GP-UCB", "BKB", "BBKB", "BBKB-local")

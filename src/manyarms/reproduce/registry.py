@@ -1,4 +1,4 @@
-"""Every figure that can be reproduced, by name."""
+"""All experiments by name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 
 def named(name: str) -> Experiment:
-    """The experiment of this name; an unknown name is an error that lists the known ones."""
+    """The experiment of this name; the error for an unknown name lists the known names."""
     if name not in EXPERIMENTS:
-        raise UnknownExperimentError(f"nothing called {name!r}; there are {', '.join(EXPERIMENTS)}")
+        raise UnknownExperimentError(
+            f"unknown experiment {name!r}; the experiments are {', '.join(EXPERIMENTS)}"
+        )
     return EXPERIMENTS[name]

@@ -1,4 +1,4 @@
-"""Run an experiment: jobs in parallel, raw files, figure, summary, manifest; the same for all of them."""
+"""Run an experiment: its jobs in parallel processes, then figure, summary and manifest."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from manyarms.reproduce.experiment import Experiment, Job, Mode, Outcome, Result, SummaryRow
+from manyarms.reproduce.experiment import Experiment, ExperimentResult, Job, JobOutcome, Mode, SummaryRow
 from manyarms.reproduce.figures import save_figure
 from manyarms.reproduce.pools import GENERATED, load
 from manyarms.reproduce.provenance import provenance
-from manyarms.reproduce.raw import RawFolder, digest_of, put_bytes
-from manyarms.reproduce.readings import as_csv
+from manyarms.reproduce.raw import RawFolder, digest_of, write_atomically
+from manyarms.reproduce.summaries import to_csv
 from manyarms.support.validation import count
 
-Progress = Callable[[int, int, str], None]  # jobs done, jobs in all, what was done last
+Progress = Callable[[int, int, str], None]  # jobs done, total jobs, key of the last job
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 @dataclass(frozen=True)
-class Report:
-    """What a run left behind."""
+class ReproductionReport:
+    """The files and numbers of a reproduced experiment."""
 
     figures: tuple[Path, ...]
     summary: Path
     manifest: Path
     rows: list[SummaryRow]
-    digests: dict[str, str]  # of each raw file's numbers
+    digests: dict[str, str]  # of the raw files, by name
     reused: int
     ran: int
-    stand_in: bool  # generated data took the place of the real
+    stand_in: bool  # generated data was used instead of real data
 
     @property
     def digest(self) -> str:
-        """One digest of all numbers."""
+        """A single digest of all numbers."""
         return digest_of(self.digests)
 
 
@@ -54,32 +54,37 @@ def reproduce(
     data_home: Path | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
-) -> Report:
-    """Run what is not there yet, then draw. Stored results of the same settings are read, not run again."""
-    started, made_by = time.perf_counter(), provenance()  # now: a checkout may move on during a long run
+) -> ReproductionReport:
+    """Run the jobs that have no stored result of the same settings, then draw and summarise all results."""
+    started, origin = (
+        time.perf_counter(),
+        provenance(),
+    )  # now, because the checkout may change during a long run
     n_workers = (os.cpu_count() or 1) if workers is None else count("workers", workers)
     jobs = planned_jobs(experiment, mode, data_home)
     raw = RawFolder(out or Path("reproduction") / experiment.name, experiment.name)
     missing = [job for job in jobs if raw.read(job) is None]
     found = len(jobs) - len(missing)
-    tell = progress or (lambda done, total, key: None)
-    tell(found, len(jobs), "")
+    report_progress = progress or (lambda done, total, key: None)
+    report_progress(found, len(jobs), "")
     for ran, job in enumerate(_run(experiment, missing, raw, data_home, n_workers), 1):
-        tell(found + ran, len(jobs), job.key)
-    report = _read(experiment, mode, jobs, raw, found)
-    put_bytes(report.summary, as_csv(report.rows).encode())
+        report_progress(found + ran, len(jobs), job.key)
+    report = _summarised(experiment, mode, jobs, raw, found)
+    write_atomically(report.summary, to_csv(report.rows).encode())
     seconds = round(time.perf_counter() - started, 1)
-    manifest = _manifest(experiment, mode, jobs, report) | made_by | {"wall_seconds": seconds}
-    put_bytes(report.manifest, (json.dumps(manifest, indent=2, ensure_ascii=False) + "\n").encode())
+    manifest = _manifest(experiment, mode, jobs, report) | origin | {"wall_seconds": seconds}
+    write_atomically(report.manifest, (json.dumps(manifest, indent=2, ensure_ascii=False) + "\n").encode())
     return report
 
 
-def _read(experiment: Experiment, mode: Mode, jobs: list[Job], raw: RawFolder, found: int) -> Report:
-    """Draw the stored results and sum them up."""
+def _summarised(
+    experiment: Experiment, mode: Mode, jobs: list[Job], raw: RawFolder, found: int
+) -> ReproductionReport:
+    """Draw the figure from the stored results, and summarise them."""
     results = [_stored(raw, job) for job in jobs]
     stand_in = any(str(job.settings.get("pool", "")).startswith(GENERATED) for job in jobs)
     title = f"{experiment.name} ({mode})" + (": generated stand-in, not the real data" if stand_in else "")
-    return Report(
+    return ReproductionReport(
         figures=save_figure(experiment.panels(results), title, experiment.band, raw.folder / experiment.name),
         summary=raw.folder / "summary.csv",
         manifest=raw.folder / "manifest.json",
@@ -92,9 +97,9 @@ def _read(experiment: Experiment, mode: Mode, jobs: list[Job], raw: RawFolder, f
 
 
 def planned_jobs(experiment: Experiment, mode: Mode, data_home: Path | None) -> list[Job]:
-    """The jobs of a mode; real data is looked for now, and its digest becomes part of the settings.
+    """The jobs of a mode. Real data is loaded here, and its digest becomes part of the settings.
 
-    A smoke run makes its own pool, unless a folder with the real one is named.
+    A smoke run uses a generated pool unless `data_home` is given.
     """
     plan = experiment.plan(mode)
     if experiment.pool is None:
@@ -108,7 +113,7 @@ def planned_jobs(experiment: Experiment, mode: Mode, data_home: Path | None) -> 
 def _run(
     experiment: Experiment, jobs: list[Job], raw: RawFolder, data_home: Path | None, workers: int
 ) -> Iterator[Job]:
-    """Jobs in processes with one thread of linear algebra each, gone when this process is gone."""
+    """Run jobs in worker processes with one linear-algebra thread each; the workers end with this process."""
     if not jobs:
         return
     with _one_thread_each():
@@ -117,7 +122,7 @@ def _run(
         )
         try:
             futures: dict[Future[None], Job] = {
-                executor.submit(_run_and_keep, experiment.run_one, job, raw, data_home): job for job in jobs
+                executor.submit(_run_and_store, experiment.run_one, job, raw, data_home): job for job in jobs
             }
             for future in as_completed(futures):
                 future.result()
@@ -126,15 +131,15 @@ def _run(
             executor.shutdown(wait=True, cancel_futures=True)
 
 
-def _run_and_keep(
-    run_one: Callable[[Job, Path | None], Outcome], job: Job, raw: RawFolder, data_home: Path | None
+def _run_and_store(
+    run_one: Callable[[Job, Path | None], JobOutcome], job: Job, raw: RawFolder, data_home: Path | None
 ) -> None:
-    """In the worker, so that a finished job is on disk whatever happens to the others."""
+    """Run a job and store its outcome in the worker, so that finished jobs survive failures of others."""
     raw.write(job, run_one(job, data_home))
 
 
 def _prepare_worker() -> None:
-    """Libraries are loaded before the first timed step; Ctrl-C or the parent's end is the worker's end."""
+    """Load libraries before the first timed step, and end the worker on Ctrl-C or when its parent ends."""
     import scipy.linalg
     import scipy.spatial.distance  # noqa: F401
 
@@ -143,7 +148,7 @@ def _prepare_worker() -> None:
 
 
 def _end_with_parent() -> None:
-    """A worker whose parent was killed would wait for work for ever."""
+    """Exit when the parent process ends; otherwise a worker would wait for jobs forever."""
 
     def watch() -> None:
         parent = multiprocessing.parent_process()
@@ -156,7 +161,7 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _one_thread_each() -> Iterator[None]:
-    """Workers inherit the environment: cores are shared by jobs, and sums do not depend on their number."""
+    """Set one thread per worker in the environment, so that sums do not depend on the number of cores."""
     before = {name: os.environ.get(name) for name in _ONE_THREAD}
     os.environ.update(_ONE_THREAD)
     try:
@@ -169,13 +174,15 @@ def _one_thread_each() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _stored(raw: RawFolder, job: Job) -> Result:
+def _stored(raw: RawFolder, job: Job) -> ExperimentResult:
     result = raw.read(job)
-    assert result is not None, f"{job.key} was written and cannot be read"
+    assert result is not None, f"the stored result of {job.key} cannot be read"
     return result
 
 
-def _manifest(experiment: Experiment, mode: Mode, jobs: list[Job], report: Report) -> dict[str, Any]:
+def _manifest(
+    experiment: Experiment, mode: Mode, jobs: list[Job], report: ReproductionReport
+) -> dict[str, Any]:
     return {
         "experiment": experiment.name,
         "mode": mode,

@@ -1,11 +1,11 @@
-"""What a step of Thompson sampling costs against t and A, and what sparsity costs in regret (S-GP-TS §4).
+"""The cost of a Thompson sampling step against t and A, and the effect of sparsity on regret (S-GP-TS §4).
 
-The paper has no experiments; it states costs. Exact GP-TS: O(t³) for the posterior and O(A³) for a joint draw
-at A points, at every step ("textbook" below). Decomposed draws with m inducing points, rule (6), or m
-inducing features, rule (7): O(t·m² + A·M). The package's own exact GP-TS factorises the joint prior once and
-keeps the posterior up to date; it is measured too. Chosen here: points uniform in the unit square, Matérn
-ν = 2.5 with length-scale 0.2, noise of standard deviation 0.1, λ = 0.01, m = 100 (a k-DPP for rule (6)),
-M = 500, α = 1.
+The paper has no experiments, but states costs. Exact GP-TS needs O(t³) for the posterior and O(A³) for a
+joint draw at A points in every step ("textbook" below). Decomposed draws with m inducing points, rule (6), or
+m inducing features, rule (7), need O(t·m² + A·M). The exact GP-TS of this package factorises the joint prior
+once and updates the posterior incrementally; it is measured too. Chosen here: points uniform in the unit
+square, Matérn ν = 2.5 with length-scale 0.2, noise of standard deviation 0.1, λ = 0.01, m = 100 (a k-DPP for
+rule (6)), M = 500, α = 1.
 """
 
 from __future__ import annotations
@@ -21,21 +21,29 @@ import numpy as np
 import manyarms as ma
 from manyarms.problems import branin
 from manyarms.reproduce.curves import Grid, Panel, averaged, fitted_slope, mean_and_sd
-from manyarms.reproduce.experiment import Experiment, Job, Outcome, Plan, Result, Settings, SummaryRow
+from manyarms.reproduce.experiment import (
+    Experiment,
+    ExperimentPlan,
+    ExperimentResult,
+    Job,
+    JobOutcome,
+    Settings,
+    SummaryRow,
+)
 from manyarms.reproduce.noise import PullNoise
-from manyarms.reproduce.play import play
-from manyarms.reproduce.readings import by_case_and_method, grouped, regret_panel
+from manyarms.reproduce.simulation import simulate
+from manyarms.reproduce.summaries import by_case_and_method, grouped, regret_panel
 from manyarms.support.validation import Floats, Ints
 
 TEXTBOOK, EXACT = "GP-TS, textbook", "GP-TS, incremental"
 POINTS, FEATURES = "S-GP-TS, rule (6)", "S-GP-TS, rule (7)"
 METHODS = (TEXTBOOK, EXACT, POINTS, FEATURES)
-JITTER = 1e-8  # the joint covariance of many near points is singular to machine precision
-Step = Callable[[], tuple[int, int]]  # one pull: the arm, and m
+JITTER = 1e-8  # the joint covariance of many close points is numerically singular
+Step = Callable[[], tuple[int, int]]  # makes one pull and returns the arm and m
 
 
 def policy_of(method: str, settings: Settings) -> ma.Policy:
-    """The package's own algorithms."""
+    """The policy of a method; the textbook form is not a policy."""
     kernel = ma.Matern(nu=settings["nu"], lengthscale=settings["lengthscale"])
     given: dict[str, Any] = {
         "kernel": kernel, "noise_std": settings["noise_std"], "ridge": settings["ridge"], "width": 1.0,
@@ -48,8 +56,8 @@ def policy_of(method: str, settings: Settings) -> ma.Policy:
     return ma.SGPTS(**given, **sizes, rule="features")
 
 
-def steps_of_policy(method: str, settings: Settings, n_arms: int, t: int, seed: int) -> Step:
-    """A run that has been told t results and goes on."""
+def policy_steps(method: str, settings: Settings, n_arms: int, t: int, seed: int) -> Step:
+    """Steps of a run that starts with t results."""
     features, truth, arms, rewards = history(n_arms, t, settings["noise_std"], seed)
     opt = ma.Optimizer(ma.Pool(features), policy_of(method, settings), seed=seed)
     opt.tell(arms=arms, rewards=rewards)
@@ -65,7 +73,7 @@ def steps_of_policy(method: str, settings: Settings, n_arms: int, t: int, seed: 
 def textbook_posterior(
     prior: Floats, pulled: list[int], rewards: list[float], ridge: float
 ) -> tuple[Floats, Floats]:
-    """Mean and joint covariance of all arms from their prior covariance, with nothing kept: O(t³ + A²t)."""
+    """Mean and joint covariance of all arms, recomputed from their prior covariance in O(t³ + A²t)."""
     from scipy.linalg import cho_solve, cholesky
 
     factor = cholesky(prior[np.ix_(pulled, pulled)] + ridge * np.eye(len(pulled)), lower=True)
@@ -73,8 +81,8 @@ def textbook_posterior(
     return np.array(rewards) @ gain, prior - prior[:, pulled] @ gain
 
 
-def steps_of_textbook(settings: Settings, n_arms: int, t: int, seed: int) -> Step:
-    """Posterior and joint draw (O(A³)) from scratch at every step; the arms' prior covariance is kept."""
+def textbook_steps(settings: Settings, n_arms: int, t: int, seed: int) -> Step:
+    """Steps that recompute the posterior and a joint draw (O(A³)); only the prior covariance is kept."""
     from scipy.linalg import cholesky
 
     kernel = ma.Matern(nu=settings["nu"], lengthscale=settings["lengthscale"])
@@ -94,7 +102,7 @@ def steps_of_textbook(settings: Settings, n_arms: int, t: int, seed: int) -> Ste
 
 
 def history(n_arms: int, t: int, noise_std: float, seed: int) -> tuple[Floats, Floats, Ints, Floats]:
-    """A pool in the unit square, its values, and t random pulls."""
+    """A pool in the unit square, its values, and t random pulls with rewards."""
     problem, rng = branin(), np.random.default_rng([seed, 2])
     features = problem.points(n_arms, seed)
     truth, arms = problem(features), rng.integers(n_arms, size=t)
@@ -102,13 +110,13 @@ def history(n_arms: int, t: int, noise_std: float, seed: int) -> tuple[Floats, F
 
 
 def timed_step(method: str, settings: Settings, n_arms: int, t: int, seed: int) -> dict[str, float]:
-    """Median CPU seconds of a few steps after t pulls; the first step, which fits the t results, is apart."""
+    """Median CPU seconds of a step after t pulls; the first step, which fits the t results, is in `setup`."""
     started = time.process_time()
     textbook = method == TEXTBOOK
     step = (
-        steps_of_textbook(settings, n_arms, t, seed)
+        textbook_steps(settings, n_arms, t, seed)
         if textbook
-        else steps_of_policy(method, settings, n_arms, t, seed)
+        else policy_steps(method, settings, n_arms, t, seed)
     )
     step()
     fitted = time.process_time()
@@ -120,8 +128,8 @@ def timed_step(method: str, settings: Settings, n_arms: int, t: int, seed: int) 
     return {"arm": arm, "m": m, "seconds": statistics.median(seconds), "setup": fitted - started}
 
 
-def run_one(job: Job, data_home: Path | None) -> Outcome:
-    """A sweep over t or A, or one run for its regret."""
+def run_one(job: Job, data_home: Path | None) -> JobOutcome:
+    """A sweep over t or A, or one run that measures regret."""
     settings = job.settings
     if settings["sweep"] == "regret":
         return _regret(job)
@@ -135,22 +143,22 @@ def run_one(job: Job, data_home: Path | None) -> Outcome:
     at = np.array(sizes, dtype=np.float64)
     columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     numbers = {"size": at, "m": columns["m"], "arm": columns["arm"]}
-    return Outcome(numbers, {"size": at, "seconds": columns["seconds"], "setup": columns["setup"]})
+    return JobOutcome(numbers, {"size": at, "seconds": columns["seconds"], "setup": columns["setup"]})
 
 
-def _regret(job: Job) -> Outcome:
+def _regret(job: Job) -> JobOutcome:
     settings, problem = job.settings, branin()
     pool = problem.pool(settings["arms"], job.seed)
     opt = ma.Optimizer(pool, policy_of(job.method, settings), seed=job.seed, budget=settings["horizon"])
-    return play(opt, problem(pool.features), PullNoise(settings["noise_std"], job.seed))
+    return simulate(opt, problem(pool.features), PullNoise(settings["noise_std"], job.seed))
 
 
-def panels(results: Sequence[Result]) -> Grid:
-    """Seconds of a step against t and against A, and regret against t."""
+def panels(results: Sequence[ExperimentResult]) -> Grid:
+    """CPU seconds of a step against t and against A, and regret against t."""
     return (tuple(_panel(case, methods) for case, methods in grouped(results).items()),)
 
 
-def _panel(case: str, methods: dict[str, list[Result]]) -> Panel:
+def _panel(case: str, methods: dict[str, list[ExperimentResult]]) -> Panel:
     if case == "regret":
         return regret_panel("Branin", methods)
     curves = tuple(
@@ -163,12 +171,12 @@ def _panel(case: str, methods: dict[str, list[Result]]) -> Panel:
     return Panel(case, settings["sweep"], label, curves, log_x=True, log_y=True)
 
 
-def summary(results: Sequence[Result]) -> list[SummaryRow]:
-    """Seconds at the largest size, the fitted exponent over the upper half of the sizes, and final regret."""
+def summary(results: Sequence[ExperimentResult]) -> list[SummaryRow]:
+    """CPU seconds at the largest size, the exponent fitted to the larger sizes, and the final regret."""
     return [_summary_row(case, method, runs) for case, method, runs in by_case_and_method(results)]
 
 
-def _summary_row(case: str, method: str, runs: list[Result]) -> SummaryRow:
+def _summary_row(case: str, method: str, runs: list[ExperimentResult]) -> SummaryRow:
     blank: SummaryRow = {"case": case, "method": method, "seeds": len(runs)}
     if case == "regret":
         regret, sd = mean_and_sd([run.numbers["regret"][-1] for run in runs])
@@ -192,7 +200,7 @@ def _summary_row(case: str, method: str, runs: list[Result]) -> SummaryRow:
 def _plan(
     seeds: int, t_sizes: Sequence[int], a_sizes: Sequence[int], arms: int, t: int, horizon: int,
     most: tuple[int, int], sketch: tuple[int, int], steps: int,
-) -> Plan:  # fmt: skip
+) -> ExperimentPlan:  # fmt: skip
     settings: Settings = {
         "nu": 2.5, "lengthscale": 0.2, "noise_std": 0.1, "ridge": 0.01, "m": sketch[0], "M": sketch[1],
         "steps": steps, "arms": arms, "t": t, "most_arms": max(a_sizes), "horizon": horizon,
@@ -203,7 +211,7 @@ def _plan(
         "regret": {"sweep": "regret"},
     }
     limits = {TEXTBOOK: {"most_arms": most[0]}, EXACT: {"most_arms": most[1]}}
-    return Plan(METHODS, seeds, settings, cases, limits, left_out=(("regret", TEXTBOOK),))
+    return ExperimentPlan(METHODS, seeds, settings, cases, limits, left_out=(("regret", TEXTBOOK),))
 
 
 EXPERIMENT = Experiment(

@@ -1,11 +1,11 @@
-"""Variance starvation (BKB Fig. 1): what a sketch believes where it has seen nothing.
+"""Variance starvation (BKB Fig. 1): the predictive variance of sketches far from the data.
 
 Published: f drawn from a Gaussian process on [0, 1] with a Gaussian kernel "of bandwidth σ² = 100",
 t ∈ {6, 63, 215} evaluations uniform in [0, 0.5], μ̃ ± 3σ̃. As a squared width 100 would make f constant, so
 it is read as a precision: k = exp(−100(x − y)²/2), length-scale 0.1 (spec §6). Not printed, and chosen here:
 noise of standard deviation 0.1, q̄ = 2, a grid of 401 points; λ is the noise variance 0.01, varied once to
-the 0.2 of the other experiments. BKB takes in one evaluation after the other; SoR stands on BKB's inducing
-points and the Fourier features are as many as those.
+the 0.2 of the other experiments. BKB is updated after every evaluation; SoR uses the inducing points of BKB,
+and there are as many random Fourier features as inducing points.
 """
 
 from __future__ import annotations
@@ -19,12 +19,20 @@ import numpy as np
 import manyarms as ma
 from manyarms.embeddings.fourier import RandomFourierFeatures
 from manyarms.reproduce.curves import Curve, Grid, Panel, mean_and_sd
-from manyarms.reproduce.experiment import Experiment, Job, Outcome, Plan, Result, Settings, SummaryRow
-from manyarms.reproduce.readings import by_case_and_method
+from manyarms.reproduce.experiment import (
+    Experiment,
+    ExperimentPlan,
+    ExperimentResult,
+    Job,
+    JobOutcome,
+    Settings,
+    SummaryRow,
+)
+from manyarms.reproduce.summaries import by_case_and_method
 from manyarms.support.validation import Floats, Ints
 
 METHODS = {"BKB": "BKB: residual kept", "SoR": "SoR: residual dropped", "RFF": "random Fourier features"}
-FAR = 0.6  # one length-scale and more from the nearest evaluation
+FAR = 0.6  # at least one length-scale from the nearest evaluation
 
 
 @dataclass(frozen=True)
@@ -38,76 +46,76 @@ class Evaluations:
 
 
 def evaluations(kernel: ma.RBF, n_grid: int, t: int, noise_std: float, seed: int) -> Evaluations:
-    """f and t noisy values of it in [0, 0.5]; a longer t of the same seed goes on with the same ones."""
-    draws = [np.random.default_rng([seed, purpose]) for purpose in range(3)]
+    """f and t noisy values of it in [0, 0.5]; with the same seed, a larger t extends the same sequence."""
+    rngs = [np.random.default_rng([seed, purpose]) for purpose in range(3)]
     grid = np.linspace(0.0, 1.0, n_grid)[:, None]
     values, vectors = np.linalg.eigh(kernel.matrix(grid, grid))
-    truth = (vectors * np.sqrt(np.maximum(values, 0.0))) @ draws[0].standard_normal(n_grid)
-    arms = np.array([draws[1].integers(n_grid // 2 + 1) for _ in range(t)], dtype=np.int64)
-    return Evaluations(grid, truth, arms, truth[arms] + noise_std * draws[2].standard_normal(t))
+    truth = (vectors * np.sqrt(np.maximum(values, 0.0))) @ rngs[0].standard_normal(n_grid)
+    arms = np.array([rngs[1].integers(n_grid // 2 + 1) for _ in range(t)], dtype=np.int64)
+    return Evaluations(grid, truth, arms, truth[arms] + noise_std * rngs[2].standard_normal(t))
 
 
-def sketch_of_bkb(seen: Evaluations, kernel: ma.RBF, settings: Settings, seed: int) -> ma.Posterior:
-    """BKB's posterior after it was given the evaluations one by one (Algorithm 1 l. 9–14 at every step)."""
+def bkb_posterior(data: Evaluations, kernel: ma.RBF, settings: Settings, seed: int) -> ma.Posterior:
+    """The posterior of BKB after it received the evaluations one by one (Algorithm 1 l. 9–14)."""
     policy = ma.BKB(
         kernel=kernel, noise_std=settings["noise_std"], ridge=settings["ridge"],
         oversampling=settings["oversampling"], compaction=1.0,
     )  # fmt: skip
-    opt = ma.Optimizer(ma.Pool(seen.grid), policy, seed=seed)
-    for arm, reward in zip(seen.arms.tolist(), seen.rewards.tolist(), strict=True):
+    opt = ma.Optimizer(ma.Pool(data.grid), policy, seed=seed)
+    for arm, reward in zip(data.arms.tolist(), data.rewards.tolist(), strict=True):
         opt.tell(arms=[arm], rewards=[reward])
-        opt.forget(opt.ask(1))  # asking takes the evaluation in; what it would pull next does not matter here
+        opt.forget(opt.ask(1))  # `ask` updates the posterior; its choice is not used
     return opt.posterior
 
 
-def without_residual(seen: Evaluations, kernel: ma.RBF, sketch: ma.Posterior) -> tuple[Floats, Floats]:
-    """SoR on the same inducing points."""
+def sor_posterior(data: Evaluations, kernel: ma.RBF, sketch: ma.Posterior) -> tuple[Floats, Floats]:
+    """The SoR posterior on the same inducing points, without the residual variance."""
     posterior = ma.Posterior(sketch.pool, kernel, sketch.ridge, residual=False)
-    posterior.update(sketch.inducing, seen.arms, seen.rewards)
+    posterior.update(sketch.inducing, data.arms, data.rewards)
     return posterior.mean, posterior.variance
 
 
-def with_fourier_features(
-    seen: Evaluations, kernel: ma.RBF, ridge: float, width: int, seed: int
+def fourier_posterior(
+    data: Evaluations, kernel: ma.RBF, ridge: float, dimension: int, seed: int
 ) -> tuple[Floats, Floats]:
     """The posterior of spec §1 in a random feature map of this width, whose residual is 0."""
-    pairs = max(1, round(width / 2))
-    Z = RandomFourierFeatures(kernel, pairs, np.random.default_rng([seed, 3]), 1).matrix(seen.grid)
-    at = Z[seen.arms]
+    pairs = max(1, round(dimension / 2))
+    Z = RandomFourierFeatures(kernel, pairs, np.random.default_rng([seed, 3]), 1).matrix(data.grid)
+    at = Z[data.arms]
     V = at.T @ at + ridge * np.eye(Z.shape[1])
-    mean = Z @ np.linalg.solve(V, at.T @ seen.rewards)
+    mean = Z @ np.linalg.solve(V, at.T @ data.rewards)
     return mean, ridge * np.einsum("ij,ji->i", Z, np.linalg.solve(V, Z.T))
 
 
-def run_one(job: Job, data_home: Path | None) -> Outcome:
-    """Mean and standard deviation on the grid. All methods see the same function and evaluations."""
+def run_one(job: Job, data_home: Path | None) -> JobOutcome:
+    """Mean and standard deviation on the grid. All methods use the same function and evaluations."""
     settings = job.settings
     kernel = ma.RBF(lengthscale=settings["lengthscale"])
-    seen = evaluations(kernel, settings["grid"], settings["t"], settings["noise_std"], job.seed)
-    sketch = sketch_of_bkb(seen, kernel, settings, job.seed)
+    data = evaluations(kernel, settings["grid"], settings["t"], settings["noise_std"], job.seed)
+    sketch = bkb_posterior(data, kernel, settings, job.seed)
     methods: dict[str, Callable[[], tuple[Floats, Floats]]] = {
         "BKB": lambda: (sketch.mean, sketch.variance),
-        "SoR": lambda: without_residual(seen, kernel, sketch),
-        "RFF": lambda: with_fourier_features(seen, kernel, sketch.ridge, len(sketch.inducing), job.seed),
+        "SoR": lambda: sor_posterior(data, kernel, sketch),
+        "RFF": lambda: fourier_posterior(data, kernel, sketch.ridge, len(sketch.inducing), job.seed),
     }
     mean, variance = methods[job.method]()
-    pulls = np.bincount(seen.arms, minlength=len(seen.grid))
-    averages = np.bincount(seen.arms, seen.rewards, len(seen.grid)) / np.where(pulls, pulls, np.nan)
+    pulls = np.bincount(data.arms, minlength=len(data.grid))
+    averages = np.bincount(data.arms, data.rewards, len(data.grid)) / np.where(pulls, pulls, np.nan)
     numbers = {
-        "x": seen.grid[:, 0], "f": seen.truth, "mean": mean, "sd": np.sqrt(np.maximum(variance, 0.0)),
+        "x": data.grid[:, 0], "f": data.truth, "mean": mean, "sd": np.sqrt(np.maximum(variance, 0.0)),
         "average": averages, "inducing": np.full(len(mean), float(len(sketch.inducing))),
     }  # fmt: skip
-    return Outcome(numbers)
+    return JobOutcome(numbers)
 
 
-def panels(results: Sequence[Result]) -> Grid:
-    """A row per method, a column per t; seed 0 only, and the first λ only."""
+def panels(results: Sequence[ExperimentResult]) -> Grid:
+    """One row per method and one column per t, for seed 0 and the main λ only."""
     shown = [run for run in results if run.job.seed == 0 and not run.job.settings["varied"]]
     methods = list(dict.fromkeys(run.job.method for run in shown))
     return tuple(tuple(_panel(run) for run in shown if run.job.method == method) for method in methods)
 
 
-def _panel(run: Result) -> Panel:
+def _panel(run: ExperimentResult) -> Panel:
     numbers, m = run.numbers, int(run.numbers["inducing"][0])
     curves = (
         Curve("f", numbers["x"], numbers["f"], kind="reference"),
@@ -118,12 +126,12 @@ def _panel(run: Result) -> Panel:
     return Panel(title, "x", "reward", curves, y_limits=(-5.0, 5.0))
 
 
-def summary(results: Sequence[Result]) -> list[SummaryRow]:
-    """How much of f on [0.6, 1] lies in μ̃ ± 3σ̃, over seeds."""
+def summary(results: Sequence[ExperimentResult]) -> list[SummaryRow]:
+    """The fraction of f on [0.6, 1] inside μ̃ ± 3σ̃, averaged over seeds."""
     return [_summary_row(case, method, runs) for case, method, runs in by_case_and_method(results)]
 
 
-def _summary_row(case: str, method: str, runs: list[Result]) -> SummaryRow:
+def _summary_row(case: str, method: str, runs: list[ExperimentResult]) -> SummaryRow:
     far = runs[0].numbers["x"] >= FAR
     inside, deviation = [], []
     for run in runs:
@@ -142,7 +150,7 @@ def _summary_row(case: str, method: str, runs: list[Result]) -> SummaryRow:
     }
 
 
-def _plan(seeds: int, sizes: tuple[int, ...], grid: int) -> Plan:
+def _plan(seeds: int, sizes: tuple[int, ...], grid: int) -> ExperimentPlan:
     settings = {"lengthscale": 0.1, "noise_std": 0.1, "oversampling": 2.0, "grid": grid}
     ridges = {"λ = 0.01": (0.01, False), "λ = 0.2": (0.2, True)}
     cases = {
@@ -150,7 +158,7 @@ def _plan(seeds: int, sizes: tuple[int, ...], grid: int) -> Plan:
         for name, (ridge, varied) in ridges.items()
         for t in sizes
     }
-    return Plan(tuple(METHODS), seeds, settings, cases)
+    return ExperimentPlan(tuple(METHODS), seeds, settings, cases)
 
 
 EXPERIMENT = Experiment(

@@ -1,1 +1,1 @@
-"""The kernel UCB algorithms that DUETS is compared with."""
+"""The kernelised UCB algorithms with which DUETS is compared."""

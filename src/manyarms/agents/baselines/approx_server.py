@@ -1,13 +1,13 @@
-"""ApproxDisKernelUCB, the server's side: unite inducing points, then add up statistics."""
+"""The server of ApproxDisKernelUCB: it merges the inducing points, then sums the statistics."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manyarms.agents.baselines.ucb import PointCode
+from manyarms.agents.baselines.ucb import PointEncoding, UcbSettings
 from manyarms.agents.epoch_posterior import spanning
 from manyarms.agents.protocol.messages import (
     SERVER,
@@ -26,9 +26,6 @@ from manyarms.embeddings.nystrom import SPAN_TOLERANCE
 from manyarms.errors import ImpossibleMessageError
 from manyarms.support.validation import Floats
 
-if TYPE_CHECKING:
-    from manyarms.agents.baselines.approx_dis_kernel_ucb import ApproxDisKernelUCB
-
 Phase = Literal["idle", "collecting points", "collecting statistics"]
 
 
@@ -38,29 +35,29 @@ def packed_triangle(matrix: Floats) -> Floats:
 
 
 def unpacked_triangle(packed: Floats, size: int) -> Floats:
-    """The symmetric matrix back."""
+    """The symmetric matrix with this upper triangle."""
     matrix = np.zeros((size, size))
     matrix[np.triu_indices(size)] = packed
     return np.asarray(matrix + np.triu(matrix, 1).T)
 
 
 class ApproxServer(Server):
-    """Knows no rewards and no pulls, only inducing points and sums."""
+    """A server that sees only inducing points and sums, not individual pulls or rewards."""
 
-    def __init__(self, settings: ApproxDisKernelUCB, code: PointCode) -> None:
+    def __init__(self, settings: UcbSettings, encoding: PointEncoding) -> None:
         super().__init__(settings.n_agents)
-        self.settings, self._code = settings, code
-        self.sync = 0  # the sync under way, or the last one
+        self.settings, self._encoding = settings, encoding
+        self.sync = 0  # the current or last sync
         self.phase: Phase = "idle"
-        self.asked = 0
-        self.answers: dict[int, Message] = {}  # of the present phase, by agent
-        self.inducing: NDArray[Any] = code.none
+        self.retries_used = 0
+        self.answers: dict[int, Message] = {}  # of the current phase, by agent
+        self.inducing: NDArray[Any] = encoding.no_points
         self.sums: Statistics | None = None  # of the last sync
         self.left_out: list[tuple[int, ...]] = []
 
     @property
     def done(self) -> bool:
-        """Whether no sync is under way."""
+        """Whether no sync is in progress."""
         return self.phase == "idle"
 
     def _react(self, message: Message) -> list[Outgoing] | None:
@@ -70,16 +67,16 @@ class ApproxServer(Server):
             raise unexpected(message)
         if message.epoch > self.sync:
             raise ImpossibleMessageError(
-                f"{message.name} for sync {message.epoch}, the present one is {self.sync}"
+                f"{message.name} for sync {message.epoch}; the current sync is {self.sync}"
             )
         self._check(message)
         phase = "collecting points" if isinstance(message, Upload) else "collecting statistics"
         if message.epoch < self.sync or self.phase != phase:
-            return self._behind(message)
+            return self._on_late(message)
         if message.sender in self.answers:
             return None
         self.answers[message.sender] = message
-        return self._go_on() if len(self.answers) == self.n_agents else []
+        return self._advance() if len(self.answers) == self.n_agents else []
 
     def _on_request(self, message: SyncRequest) -> list[Outgoing] | None:
         agent = (message.sender,)
@@ -88,11 +85,11 @@ class ApproxServer(Server):
             return [Outgoing(agent, self._inducing(), again=True), *self._last_sums(agent)] if call else None
         if self.phase != "idle":
             return None
-        self.sync, self.phase, self.asked, self.answers = self.sync + 1, "collecting points", 0, {}
+        self.sync, self.phase, self.retries_used, self.answers = self.sync + 1, "collecting points", 0, {}
         return self._call(tuple(range(self.n_agents)))
 
-    def _behind(self, message: Message) -> list[Outgoing] | None:
-        """An agent that missed S or the sums of the present sync gets them; older things are ignored."""
+    def _on_late(self, message: Message) -> list[Outgoing] | None:
+        """Send S or the sums to an agent that missed them in the current sync; ignore older messages."""
         if message.epoch < self.sync or self.phase == "collecting points":
             return None
         to = (message.sender,)
@@ -107,28 +104,31 @@ class ApproxServer(Server):
 
     def _check(self, message: Upload | Statistics) -> None:
         if isinstance(message, Upload):
-            self._code.features(message.points)
+            self._encoding.features(message.points)
             return
         m = len(self.inducing)
         sizes_fit = message.vector.shape == (m,) and message.gram.shape == (m * (m + 1) // 2,)
-        stale = message.epoch < self.sync or self.phase == "collecting points"  # of another S: not used
+        stale = (
+            message.epoch < self.sync or self.phase == "collecting points"
+        )  # belongs to another S and is not used
         finite = np.isfinite(message.vector).all() and np.isfinite(message.gram).all()
         if not finite or message.pulls < 0 or not (sizes_fit or stale):
             raise ImpossibleMessageError(
-                f"Statistics of sizes {message.gram.shape}, {message.vector.shape} for {m} inducing points"
+                f"expected finite sums for {m} inducing points, got Statistics of shapes "
+                f"{message.gram.shape} and {message.vector.shape} over {message.pulls} pulls"
             )
 
     def timeout(self) -> list[Outgoing]:
-        """Ask the silent ones again, then go on without them."""
+        """Ask silent agents again `retries` times, then continue without them."""
         if self.done:
             return []
-        if self.asked < self.settings.retries:
-            self.asked += 1
+        if self.retries_used < self.settings.retries:
+            self.retries_used += 1
             return self.resume()
-        return self._go_on()
+        return self._advance()
 
     def resume(self) -> list[Outgoing]:
-        """Ask those who have not answered in this phase."""
+        """Ask the agents that have not answered in this phase."""
         silent = tuple(n for n in range(self.n_agents) if n not in self.answers)
         if self.done or not silent:
             return []
@@ -142,15 +142,17 @@ class ApproxServer(Server):
     def _inducing(self) -> Inducing:
         return Inducing(SERVER, self.sync, self.inducing)
 
-    def _go_on(self) -> list[Outgoing]:
+    def _advance(self) -> list[Outgoing]:
         answers = [self.answers[n] for n in sorted(self.answers)]
-        everybody, self.asked = tuple(range(self.n_agents)), 0
+        all_agents, self.retries_used = tuple(range(self.n_agents)), 0
         if self.phase == "collecting points":
-            points = np.concatenate([self._code.none, *(u.points for u in answers if isinstance(u, Upload))])
-            features = self._code.features(points)
+            points = np.concatenate(
+                [self._encoding.no_points, *(u.points for u in answers if isinstance(u, Upload))]
+            )
+            features = self._encoding.features(points)
             chosen, _ = spanning(self.settings.checked_kernel, features, SPAN_TOLERANCE[np.dtype(np.float64)])
             self.inducing, self.phase, self.answers = points[chosen], "collecting statistics", {}
-            return [Outgoing(everybody, self._inducing())]
+            return [Outgoing(all_agents, self._inducing())]
         given = [s for s in answers if isinstance(s, Statistics)]
         m = len(self.inducing)
         self.sums = Statistics(
@@ -162,20 +164,20 @@ class ApproxServer(Server):
             np.sum([s.vector for s in given], axis=0) if given else np.zeros(m),
             sum(s.pulls for s in given),
         )
-        self.left_out.append(tuple(n for n in everybody if n not in self.answers))
+        self.left_out.append(tuple(n for n in all_agents if n not in self.answers))
         self.phase = "idle"
-        return [Outgoing(everybody, self.sums)]
+        return [Outgoing(all_agents, self.sums)]
 
     def _fingerprint(self) -> dict[str, Any]:
-        return {"settings": self.settings.described(), "domain": self._code.domain_digest}
+        return {"settings": self.settings.described(), "domain": self._encoding.domain_digest}
 
     def save(self) -> bytes:
-        """The sync under way: messages in their wire form."""
+        """The state of the sync, with its messages in their wire form."""
         kept = [*self.answers.values(), *([self.sums] if self.sums is not None else [])]
         meta = {
             "sync": self.sync,
             "phase": self.phase,
-            "asked": self.asked,
+            "asked": self.retries_used,
             "ignored": self.ignored,
             "left_out": self.left_out,
         }
@@ -185,9 +187,9 @@ class ApproxServer(Server):
         return pack("ApproxDisKernelUCB", self._fingerprint(), meta, {**arrays, "inducing": self.inducing})
 
     def restore(self, state: bytes) -> None:
-        """Take over a saved state."""
+        """Replace the state of this server by a saved one."""
         meta, arrays = unpack(state, "ApproxDisKernelUCB", self._fingerprint())
-        self.sync, self.phase, self.asked = meta["sync"], meta["phase"], meta["asked"]
+        self.sync, self.phase, self.retries_used = meta["sync"], meta["phase"], meta["asked"]
         self.ignored, self.left_out = meta["ignored"], [tuple(agents) for agents in meta["left_out"]]
         self.inducing = arrays.pop("inducing")
         messages = [decode(array.tobytes()) for array in arrays.values()]

@@ -1,7 +1,7 @@
 """DisKernelUCB (Li et al. 2022; spec §5): GP-UCB agents that pool all their data when one has learned enough.
 
-After a pull an agent asks for a sync when (new points)·log(det(I+K_now/λ)/det(I+K_lastsync/λ)) > D. Then
-everybody uploads its new (x, y) and gets everybody else's.
+After a pull an agent requests a sync when (new points)·log(det(I+K_now/λ)/det(I+K_lastsync/λ)) > D. Then
+every agent uploads its new pairs (x, y) and receives those of the others.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyarms.agents.baselines.ucb import Contexts, PointCode, UcbAgent, UcbSettings
+from manyarms.agents.baselines.ucb import Contexts, PointEncoding, UcbAgent, UcbSettings
 from manyarms.agents.protocol.coins import Coin
 from manyarms.agents.protocol.messages import SERVER, Data, Message, SyncCall, SyncRequest, Upload
 from manyarms.agents.protocol.saved import pack, unpack
@@ -24,7 +24,7 @@ from manyarms.support.validation import Floats, positive
 
 @dataclass(frozen=True)
 class DisKernelUCB(UcbSettings):
-    """`sync_threshold` is D."""
+    """Settings of DisKernelUCB; `sync_threshold` is D."""
 
     sync_threshold: float = 10.0
 
@@ -33,11 +33,11 @@ class DisKernelUCB(UcbSettings):
         positive("sync_threshold", self.sync_threshold)
 
     def server(self, domain: Pool | Contexts, seed: int) -> DisServer:
-        """The server's side."""
-        return DisServer(self, PointCode(domain, self.send))
+        """The server."""
+        return DisServer(self, PointEncoding(domain, self.send))
 
     def resume_server(self, domain: Pool | Contexts, seed: int, state: bytes) -> DisServer:
-        """A server that goes on from `DisServer.save`."""
+        """A server that continues from a state written by `DisServer.save`."""
         server = self.server(domain, seed)
         server.restore(state)
         return server
@@ -48,16 +48,16 @@ class DisKernelUCB(UcbSettings):
 
 
 class DisAgent(UcbAgent):
-    """GP-UCB on its own pulls and on whatever the last sync brought."""
+    """GP-UCB on the agent's own pulls and on the data of the last sync."""
 
     settings: DisKernelUCB
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.synced = 0  # the last sync this agent has the result of
+        self.synced = 0  # the last sync whose result this agent has
         self._log_det_at_sync = 0.0
         self._own: list[tuple[NDArray[Any], float]] = []  # own pulls, in order
-        self._confirmed = 0  # of these the server has sent so many back
+        self._confirmed = 0  # how many of these a sync result has included
         self._uploaded: Upload | None = None
 
     def _before_adding(self, keys: NDArray[Any], rewards: Floats) -> None:
@@ -71,38 +71,39 @@ class DisAgent(UcbAgent):
         return self.timeout()
 
     def timeout(self) -> list[Message]:
-        """Ask, or upload, again."""
+        """Send the request or the upload again."""
         if not self.waiting:
             return []
         return [self._uploaded or SyncRequest(self.number, self.synced + 1)]
 
     def receive(self, message: Message) -> list[Message]:
-        """A call to upload, or the others' data; anything older is ignored."""
+        """React to a call to upload or to the data of a sync; older messages are ignored."""
         if isinstance(message, SyncCall) and message.epoch > self.synced:
             new = self._own[self._confirmed :]
-            keys = np.concatenate([self.code.no_keys, *(key for key, _ in new)])
+            keys = np.concatenate([self.encoding.no_keys, *(key for key, _ in new)])
             rewards = np.array([reward for _, reward in new], dtype=np.float64)
             self.waiting = True
             self._uploaded = Upload(
-                self.number, message.epoch, self.synced, self._confirmed, self.code.to_wire(keys), rewards
+                self.number, message.epoch, self.synced, self._confirmed, self.encoding.to_wire(keys), rewards
             )
             return [self._uploaded]
         if isinstance(message, Data) and message.epoch > self.synced == message.known:
-            self._take_in(message)
+            self._add(message)
         elif not isinstance(message, SyncCall | Data):
             raise unexpected(message)
         return []
 
-    def _take_in(self, message: Data) -> None:
+    def _add(self, message: Data) -> None:
         counts = message.counts
         sizes_fit = len(counts) == self.settings.n_agents and (counts >= 0).all()
         if not sizes_fit or not len(message.rewards) == len(message.points) == counts.sum():
             raise ImpossibleMessageError(
-                f"Data with counts {counts.tolist()} and {len(message.rewards)} rewards"
+                f"Data with counts {counts.tolist()} has {len(message.points)} points "
+                f"and {len(message.rewards)} rewards"
             )
         owners = np.repeat(np.arange(len(counts)), counts)
         others = owners != self.number
-        self.model.add(self.code.keys(message.points[others]), message.rewards[others])
+        self.model.add(self.encoding.keys(message.points[others]), message.rewards[others])
         self.known_pulls += int(others.sum())
         self._confirmed += int(counts[self.number])
         self.synced, self._log_det_at_sync = message.epoch, self.model.log_det
@@ -110,23 +111,23 @@ class DisAgent(UcbAgent):
 
 
 class DisServer(Server):
-    """Keeps all data by sync, and gives every agent what it has not got."""
+    """Stores all data by sync and sends each agent the data it does not have."""
 
-    def __init__(self, settings: DisKernelUCB, code: PointCode) -> None:
+    def __init__(self, settings: DisKernelUCB, encoding: PointEncoding) -> None:
         super().__init__(settings.n_agents)
-        self.settings, self._code = settings, code
+        self.settings, self._encoding = settings, encoding
         self.sync = 0  # the last sync that was closed
         self.collecting = False
-        self.asked = 0
+        self.retries_used = 0
         self.uploads: dict[int, Upload] = {}
-        self.held: list[list[tuple[NDArray[Any], Floats]]] = [
+        self.data: list[list[tuple[NDArray[Any], Floats]]] = [  # [agent][sync]
             [] for _ in range(self.n_agents)
-        ]  # [agent][sync]
+        ]
         self.left_out: list[tuple[int, ...]] = []  # by sync
 
     @property
     def done(self) -> bool:
-        """Whether no sync is under way."""
+        """Whether no sync is in progress."""
         return not self.collecting
 
     def _react(self, message: Message) -> list[Outgoing] | None:
@@ -135,7 +136,7 @@ class DisServer(Server):
         if not isinstance(message, Upload):
             raise unexpected(message)
         self._check(message)
-        if message.epoch <= self.sync:  # too late for its sync, or its Data was lost
+        if message.epoch <= self.sync:  # the upload is late, or its Data was lost
             return (
                 [self._data_for((message.sender,), message.known, True)]
                 if message.known < self.sync
@@ -148,37 +149,39 @@ class DisServer(Server):
 
     def _on_request(self, message: SyncRequest) -> list[Outgoing] | None:
         if message.epoch < 1:
-            raise ImpossibleMessageError(f"agent {message.sender} asks for sync {message.epoch}")
+            raise ImpossibleMessageError(
+                f"agent {message.sender} requests sync {message.epoch}; syncs are numbered from 1"
+            )
         if message.epoch <= self.sync:
             return [self._data_for((message.sender,), message.epoch - 1, again=True)]
         if self.collecting:
             return None
-        self.collecting, self.asked, self.uploads = True, 0, {}
+        self.collecting, self.retries_used, self.uploads = True, 0, {}
         return self._call(tuple(range(self.n_agents)))
 
     def _check(self, message: Upload) -> None:
-        self._code.features(message.points)
+        self._encoding.features(message.points)
         fits = message.points.shape[:1] == message.rewards.shape and np.isfinite(message.rewards).all()
-        held = sum(len(rewards) for _, rewards in self.held[message.sender])
-        in_order = 0 <= message.known <= self.sync and 0 <= message.first <= held
+        stored = sum(len(rewards) for _, rewards in self.data[message.sender])
+        in_order = 0 <= message.known <= self.sync and 0 <= message.first <= stored
         if not fits or not in_order or message.epoch > self.sync + 1:
             raise ImpossibleMessageError(
-                f"Upload {message.epoch} from agent {message.sender}: {message.points.shape[0]} points, "
-                f"{message.rewards.shape[0]} rewards, from point {message.first} of {held}, "
-                f"known {message.known}"
+                f"Upload for sync {message.epoch} from agent {message.sender} does not fit the server at "
+                f"sync {self.sync}: {message.points.shape[0]} points, {message.rewards.shape[0]} rewards, "
+                f"first point {message.first} with {stored} stored, last known sync {message.known}"
             )
 
     def timeout(self) -> list[Outgoing]:
-        """Call the silent ones again, then close the sync without them."""
+        """Call silent agents again `retries` times, then close the sync without them."""
         if not self.collecting:
             return []
-        if self.asked < self.settings.retries:
-            self.asked += 1
+        if self.retries_used < self.settings.retries:
+            self.retries_used += 1
             return self.resume()
         return self._close()
 
     def resume(self) -> list[Outgoing]:
-        """Call those who have not uploaded."""
+        """Call the agents that have not uploaded."""
         return (
             self._call(tuple(n for n in range(self.n_agents) if n not in self.uploads))
             if self.collecting
@@ -189,15 +192,15 @@ class DisServer(Server):
         return [Outgoing(to, SyncCall(SERVER, self.sync + 1))]
 
     def _close(self) -> list[Outgoing]:
-        """Add what is new, and send everybody what it has not got."""
+        """Store the new data, and send each agent the data it does not have."""
         self.sync, self.collecting = self.sync + 1, False
         for n in range(self.n_agents):
-            points, rewards = self._code.none, np.empty(0)
+            points, rewards = self._encoding.no_points, np.empty(0)
             if n in self.uploads:
                 upload = self.uploads[n]
-                repeated = sum(len(r) for _, r in self.held[n]) - upload.first  # came in an earlier sync
+                repeated = sum(len(r) for _, r in self.data[n]) - upload.first  # part of an earlier sync
                 points, rewards = upload.points[repeated:], upload.rewards[repeated:]
-            self.held[n].append((points, rewards))
+            self.data[n].append((points, rewards))
         self.left_out.append(tuple(n for n in range(self.n_agents) if n not in self.uploads))
         by_known: dict[int, list[int]] = {}
         for n, upload in sorted(self.uploads.items()):
@@ -205,36 +208,36 @@ class DisServer(Server):
         return [self._data_for(tuple(agents), known) for known, agents in by_known.items()]
 
     def _data_for(self, agents: tuple[int, ...], known: int, again: bool = False) -> Outgoing:
-        pieces = [self.held[n][known:] for n in range(self.n_agents)]
+        pieces = [self.data[n][known:] for n in range(self.n_agents)]
         counts = np.array([sum(len(rewards) for _, rewards in own) for own in pieces], dtype=np.int64)
-        points = np.concatenate([self._code.none, *(points for own in pieces for points, _ in own)])
+        points = np.concatenate([self._encoding.no_points, *(points for own in pieces for points, _ in own)])
         rewards = np.concatenate([np.empty(0), *(rewards for own in pieces for _, rewards in own)])
         return Outgoing(agents, Data(SERVER, self.sync, known, counts, points, rewards), again=again)
 
     def _fingerprint(self) -> dict[str, Any]:
-        return {"settings": self.settings.described(), "domain": self._code.domain_digest}
+        return {"settings": self.settings.described(), "domain": self._encoding.domain_digest}
 
     def save(self) -> bytes:
-        """All data, and the uploads of a sync under way."""
+        """All data, and the uploads of a sync in progress."""
         meta = {
             "sync": self.sync,
             "collecting": self.collecting,
-            "asked": self.asked,
+            "asked": self.retries_used,
             "ignored": self.ignored,
             "left_out": self.left_out,
-            "sizes": [[len(rewards) for _, rewards in own] for own in self.held],
+            "sizes": [[len(rewards) for _, rewards in own] for own in self.data],
             "uploads": [[n, u.epoch, u.known, u.first, len(u.rewards)] for n, u in self.uploads.items()],
         }
-        held = [item for own in self.held for item in own]
-        held += [(upload.points, upload.rewards) for upload in self.uploads.values()]
+        pairs = [item for own in self.data for item in own]
+        pairs += [(upload.points, upload.rewards) for upload in self.uploads.values()]
         arrays = {
-            "points": np.concatenate([self._code.none, *(points for points, _ in held)]),
-            "rewards": np.concatenate([np.empty(0), *(rewards for _, rewards in held)]),
+            "points": np.concatenate([self._encoding.no_points, *(points for points, _ in pairs)]),
+            "rewards": np.concatenate([np.empty(0), *(rewards for _, rewards in pairs)]),
         }
         return pack("DisKernelUCB", self._fingerprint(), meta, arrays)
 
     def restore(self, state: bytes) -> None:
-        """Take over a saved state."""
+        """Replace the state of this server by a saved one."""
         meta, arrays = unpack(state, "DisKernelUCB", self._fingerprint())
         position = 0
 
@@ -243,9 +246,9 @@ class DisServer(Server):
             position += n
             return arrays["points"][position - n : position], arrays["rewards"][position - n : position]
 
-        self.held = [[take(n) for n in sizes] for sizes in meta["sizes"]]
+        self.data = [[take(n) for n in sizes] for sizes in meta["sizes"]]
         self.uploads = {
             n: Upload(n, epoch, known, first, *take(size)) for n, epoch, known, first, size in meta["uploads"]
         }
-        self.sync, self.collecting, self.asked = meta["sync"], meta["collecting"], meta["asked"]
+        self.sync, self.collecting, self.retries_used = meta["sync"], meta["collecting"], meta["asked"]
         self.ignored, self.left_out = meta["ignored"], [tuple(agents) for agents in meta["left_out"]]

@@ -1,8 +1,8 @@
-"""What an agent of the UCB baselines believes: mean and ridge leverage of its arms.
+"""The models of the UCB baselines: posterior mean and ridge leverage of arms.
 
-Three models with one contract. `PoolExact` is the shared posterior over a common pool. `PointsExact` is
-the exact posterior on free points, for arm sets that change from step to step. `Embedded` is a sparse
-posterior in an embedding that everybody shares.
+The three models have one interface. `ExactPoolModel` is the exact posterior over a common pool.
+`ExactPointModel` is the exact posterior at arbitrary points, for arm sets that change from step to step.
+`SparseModel` is a sparse posterior in an embedding that all agents share.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ class Model(Protocol):
 
     @property
     def log_det(self) -> float:
-        """log det(I + K/λ) of what has been taken in (of V/λ in an embedding)."""
+        """log det(I + K/λ) of the recorded pulls (log det(V/λ) in an embedding)."""
 
     def at(self, keys: NDArray[Any] | None) -> tuple[Floats, Floats]:
         """Mean and leverage at these points; None means every arm of the pool."""
 
     def add(self, keys: NDArray[Any], rewards: Floats) -> None:
-        """Take in pulls."""
+        """Record pulls and their rewards."""
 
 
-class PoolExact:
+class ExactPoolModel:
     """The exact posterior over a pool: every pulled arm is an inducing arm."""
 
     def __init__(self, pool: Pool, kernel: KernelLike, ridge: float) -> None:
@@ -46,18 +46,18 @@ class PoolExact:
         return self._posterior.state.log_det
 
     def at(self, keys: NDArray[Any] | None) -> tuple[Floats, Floats]:
-        """Read off the kept values."""
+        """Mean and leverage, which the posterior keeps up to date for every arm."""
         mean, leverage = self._posterior.mean, self._posterior.leverage
         return (mean, leverage) if keys is None else (mean[keys], leverage[keys])
 
     def add(self, keys: NDArray[Any], rewards: Floats) -> None:
-        """One pass over the pool."""
+        """Update the posterior of every arm of the pool."""
         if len(keys):
             self._posterior.update(inducing=keys, arms=keys, rewards=rewards)
 
 
-class PointsExact:
-    """The exact posterior on free points, through the growing Cholesky factor of K + λI."""
+class ExactPointModel:
+    """The exact posterior at arbitrary points, from the growing Cholesky factor of K + λI."""
 
     def __init__(self, kernel: KernelLike, ridge: float) -> None:
         self._kernel, self._ridge = kernel, ridge
@@ -70,8 +70,8 @@ class PointsExact:
         return float(2.0 * np.log(np.diag(self._factor)).sum() - len(self._factor) * np.log(self._ridge))
 
     def at(self, keys: NDArray[Any] | None) -> tuple[Floats, Floats]:
-        """O(n²) per point."""
-        assert keys is not None, "free points have to be named"
+        """Mean and leverage in O(n²) operations per point."""
+        assert keys is not None, "a model without a pool needs the points"
         prior = np.asarray(self._kernel.diag(keys), dtype=np.float64)
         if self._points is None:
             return np.zeros(len(keys)), prior / self._ridge
@@ -80,7 +80,7 @@ class PointsExact:
         return self._solved @ V, variance / self._ridge
 
     def add(self, keys: NDArray[Any], rewards: Floats) -> None:
-        """Border the factor."""
+        """Extend the Cholesky factor by the new points."""
         if not len(keys):
             return
         n, a = len(self._factor), len(keys)
@@ -95,11 +95,11 @@ class PointsExact:
         self._points = keys if self._points is None else np.concatenate([self._points, keys])
 
 
-class Embedded:
-    """A sparse posterior in a fixed embedding: V, b summed over agents, plus one's own newer pulls.
+class SparseModel:
+    """A sparse posterior in a fixed embedding: V and b summed over the agents, plus the agent's newer pulls.
 
     Before the first sync the embedding is empty: mean 0, leverage k/λ (spec §5). On a pool the embedding of
-    every arm is kept, so that a pull costs one pass over it.
+    every arm is stored, so that a pull costs one pass over it.
     """
 
     def __init__(self, kernel: KernelLike, ridge: float, pool: Pool | None) -> None:
@@ -108,7 +108,7 @@ class Embedded:
         self.adopt(Nystrom(kernel, none, np.empty((0, 0))), np.zeros((0, 0)), np.zeros(0))
 
     def adopt(self, embedding: Nystrom, gram: Floats, vector: Floats) -> None:
-        """Start anew from V = λI + `gram` and b = `vector` in this embedding."""
+        """Replace the model by V = λI + `gram` and b = `vector` in this embedding."""
         self.embedding = embedding
         V = gram + self._ridge * np.eye(len(gram))
         self._log_det = float(np.linalg.slogdet(V / self._ridge)[1]) if len(V) else 0.0
@@ -118,8 +118,8 @@ class Embedded:
         if self._pool is not None:
             prior = np.asarray(self._kernel.diag(self._pool.features), dtype=np.float64)
             self._rows = embedding.matrix(self._pool.features)
-            self._values = self._forms(self._rows, prior)
-        self._at_sync = self._inverse  # replaced, never written to
+            self._pool_leverage = self._leverage(self._rows, prior)
+        self._inverse_at_sync = self._inverse  # `add` replaces `_inverse` and never modifies it in place
 
     @property
     def log_det(self) -> float:
@@ -132,20 +132,20 @@ class Embedded:
         return float(len(self._inverse) - self._ridge * np.trace(self._inverse))
 
     def at(self, keys: NDArray[Any] | None) -> tuple[Floats, Floats]:
-        """Mean and leverage with everything taken in."""
+        """Mean and leverage given all recorded pulls."""
         if self._rows is None:
-            assert keys is not None, "free points have to be named"
+            assert keys is not None, "a model without a pool needs the points"
             prior = np.asarray(self._kernel.diag(keys), dtype=np.float64)
             Z = self.embedding.matrix(keys)
-            return Z @ (self._inverse @ self._vector), self._forms(Z, prior)
+            return Z @ (self._inverse @ self._vector), self._leverage(Z, prior)
         mean = self._rows @ (self._inverse @ self._vector)
-        return (mean, self._values) if keys is None else (mean[keys], self._values[keys])
+        return (mean, self._pool_leverage) if keys is None else (mean[keys], self._pool_leverage[keys])
 
     def leverage_at_sync(self, keys: NDArray[Any]) -> Floats:
-        """σ̃² as it was when the embedding was adopted."""
+        """σ̃² at the time the embedding was adopted."""
         features = keys if self._pool is None else self._pool.take(keys)
         prior = np.asarray(self._kernel.diag(features), dtype=np.float64)
-        return self._forms(self.embedding.matrix(features), prior, self._at_sync)
+        return self._leverage(self.embedding.matrix(features), prior, self._inverse_at_sync)
 
     def add(self, keys: NDArray[Any], rewards: Floats) -> None:
         """One's own pulls, one after the other (spec §1: V⁻¹ falls by ggᵀ/(1+zᵀg))."""
@@ -157,9 +157,9 @@ class Embedded:
             self._log_det += float(np.log(scale))
             self._vector = self._vector + reward * z
             if self._rows is not None:
-                self._values = np.maximum(self._values - (self._rows @ g) ** 2 / scale, 0.0)
+                self._pool_leverage = np.maximum(self._pool_leverage - (self._rows @ g) ** 2 / scale, 0.0)
 
-    def _forms(self, Z: Floats, prior: Floats, inverse: Floats | None = None) -> Floats:
+    def _leverage(self, Z: Floats, prior: Floats, inverse: Floats | None = None) -> Floats:
         inverse = self._inverse if inverse is None else inverse
         residual = np.maximum(prior - np.einsum("ij,ij->i", Z, Z), 0.0)
         return np.asarray(residual / self._ridge + np.einsum("ij,ij->i", Z @ inverse, Z))

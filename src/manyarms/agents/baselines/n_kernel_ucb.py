@@ -14,51 +14,51 @@ from manyarms.pool.pool import Pool
 
 @dataclass(frozen=True)
 class NKernelUCB(UcbSettings):
-    """Every agent for itself."""
+    """Agents that run GP-UCB without communication."""
 
-    def server(self, domain: Pool | Contexts, seed: int) -> SilentServer:
-        """A server with nothing to do."""
-        return SilentServer(self.n_agents)
+    def server(self, domain: Pool | Contexts, seed: int) -> IdleServer:
+        """A server that does nothing."""
+        return IdleServer(self.n_agents)
 
-    def agent(self, number: int, domain: Pool | Contexts, coin: Coin) -> LonelyAgent:
-        """One GP-UCB."""
-        return LonelyAgent(self, number, domain, coin, self.exact_model(domain))
+    def agent(self, number: int, domain: Pool | Contexts, coin: Coin) -> IndependentAgent:
+        """One GP-UCB agent."""
+        return IndependentAgent(self, number, domain, coin, self.exact_model(domain))
 
 
-class LonelyAgent(UcbAgent):
-    """GP-UCB on what it has pulled itself."""
+class IndependentAgent(UcbAgent):
+    """GP-UCB on the agent's own pulls."""
 
     def _after_step(self) -> list[Message]:
         return []
 
     def receive(self, message: Message) -> list[Message]:
-        """Nobody writes to it."""
+        """Refuse every message, since this algorithm sends none."""
         raise unexpected(message)
 
     def timeout(self) -> list[Message]:
-        """It waits for nothing."""
+        """Send nothing, since the agent never waits."""
         return []
 
 
-class SilentServer(Server):
-    """Refuses whatever comes."""
+class IdleServer(Server):
+    """Refuses every message."""
 
     def _react(self, message: Message) -> list[Outgoing] | None:
         raise unexpected(message)
 
     def timeout(self) -> list[Outgoing]:
-        """Nothing is outstanding."""
+        """Send nothing, since no answer is outstanding."""
         return []
 
     def resume(self) -> list[Outgoing]:
-        """Nothing is outstanding."""
+        """Send nothing, since no answer is outstanding."""
         return []
 
     def save(self) -> bytes:
-        """An empty state."""
+        """Save an empty state."""
         return pack("NKernelUCB", {}, {}, {})
 
     @property
     def done(self) -> bool:
-        """Always."""
+        """Always true."""
         return True

@@ -1,8 +1,8 @@
-"""What the three UCB baselines share: their settings, their arm sets, and the choice of an arm.
+"""The common part of the three UCB baselines: settings, arm sets, and the choice of an arm.
 
-Arms are a common `Pool`, or `Contexts`: a set of arms of its own for every agent and step (Li et al. 2022).
-Ties are broken by the agent's coin. With a stationary kernel all arms tie as long as nothing is known, so the
-first pull is uniform, and agents differ.
+The arms are a common `Pool`, or `Contexts`: a separate set of arms for every agent and step (Li et al. 2022).
+The agent's coin breaks ties. With a stationary kernel all arms tie before the first reward, so the first pull
+is uniform and differs between agents.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from manyarms.agents.active_set import check_numeric, rows_from_wire
-from manyarms.agents.baselines.models import Embedded, Model, PointsExact, PoolExact
+from manyarms.agents.baselines.models import ExactPointModel, ExactPoolModel, Model, SparseModel
 from manyarms.agents.protocol.agent import Agent, Pulls
 from manyarms.agents.protocol.coins import PURPOSE_TIES, Coin
 from manyarms.agents.protocol.messages import Message
@@ -37,7 +37,7 @@ UcbWidth = Literal["theory"] | float
 
 @dataclass(frozen=True)
 class Contexts:
-    """Arm sets that change: `arms(agent, step)` returns the feature rows an agent may choose from."""
+    """Arm sets that change: `arms(agent, step)` returns the feature rows of the agent's arms at a step."""
 
     arms: Callable[[int, int], ArrayLike]
     n_features: int
@@ -48,21 +48,25 @@ class Contexts:
             raise InvalidParameterError("arms", self.arms, "a function of agent and step")
 
     def at(self, agent: int, step: int) -> Floats:
-        """The arms of one agent at one step, checked."""
+        """The validated arms of one agent at one step."""
         rows = np.asarray(self.arms(agent, step), dtype=np.float64)
         if rows.ndim != 2 or rows.shape[1] != self.n_features or not len(rows):
             raise InvalidFeaturesError(
                 f"arms of agent {agent} at step {step} have shape {rows.shape}, "
-                f"needed are rows of {self.n_features} features"
+                f"expected at least one row of {self.n_features} features"
             )
         if not np.isfinite(rows).all():
-            raise InvalidFeaturesError(f"arms of agent {agent} at step {step} are not all finite")
+            raise InvalidFeaturesError(
+                f"the arms of agent {agent} at step {step} contain values that are not finite"
+            )
         return rows
 
 
 @dataclass(frozen=True)
 class UcbSettings:
-    """`width` multiplies the posterior standard deviation in reward units, or is "theory" (`multiplier`)."""
+    """Settings of a UCB baseline. `width` multiplies the posterior standard deviation in reward units, or
+    is "theory" (see `multiplier`).
+    """
 
     kernel: KernelLike
     ridge: float
@@ -94,11 +98,11 @@ class UcbSettings:
 
     @cached_property
     def checked_kernel(self) -> KernelLike:
-        """The kernel, adapted where it is scikit-learn's."""
+        """The kernel; a scikit-learn kernel is wrapped."""
         return as_kernel(self.kernel)
 
     def described(self) -> dict[str, Any]:
-        """All settings as text, to recognise a run by."""
+        """All settings as text; a saved state is only accepted by a run with the same settings."""
         return {f.name: repr(getattr(self, f.name)) for f in fields(self)}
 
     def multiplier(self, model: Model, n_pulls: int) -> float:
@@ -106,21 +110,21 @@ class UcbSettings:
         if not isinstance(self.width, str):
             return self.width * math.sqrt(self.ridge)
         scale, log_inverse = math.sqrt(self.ridge) * self.norm_bound, math.log(1.0 / self.delta)
-        if not isinstance(model, Embedded):
+        if not isinstance(model, SparseModel):
             return scale + self.noise_std * math.sqrt(model.log_det + 2.0 * log_inverse)
         growth = (1.0 + math.log(n_pulls / self.ridge + 1.0)) / 2.0
         inner = 3.0 * growth * model.effective_dimension + log_inverse  # α = 3 at ε = ½
         return 2.0 * self.noise_std * math.sqrt(inner) + (1.0 + math.sqrt(2.0)) * scale
 
     def exact_model(self, domain: Pool | Contexts) -> Model:
-        """An empty exact posterior on this domain."""
+        """The exact posterior on this domain before any pull."""
         if isinstance(domain, Pool):
-            return PoolExact(domain, self.checked_kernel, self.ridge)
-        return PointsExact(self.checked_kernel, self.ridge)
+            return ExactPoolModel(domain, self.checked_kernel, self.ridge)
+        return ExactPointModel(self.checked_kernel, self.ridge)
 
 
-class PointCode:
-    """Points in messages: pool indices or feature rows."""
+class PointEncoding:
+    """How points are written in messages: as pool indices or as feature rows."""
 
     def __init__(self, domain: Pool | Contexts, send: str) -> None:
         if not isinstance(domain, Pool | Contexts):
@@ -131,47 +135,53 @@ class PointCode:
 
     @property
     def domain_digest(self) -> str:
-        """Which arms are meant; what changing arm sets will be nobody can say beforehand."""
+        """The digest of the pool; changing arm sets are identified only by their number of features."""
         return self.domain.digest if isinstance(self.domain, Pool) else f"{self.domain.n_features} features"
 
     @property
-    def none(self) -> NDArray[Any]:
-        """No point at all."""
+    def no_points(self) -> NDArray[Any]:
+        """An empty array of points in their wire form."""
         return self.to_wire(self.no_keys)
 
     @property
     def no_keys(self) -> NDArray[Any]:
-        """No arm index, or no feature row."""
+        """An empty array of arm indices or feature rows."""
         if isinstance(self.domain, Pool):
             return np.empty(0, dtype=np.int64)
         return np.empty((0, self.domain.n_features))
 
     def to_wire(self, keys: NDArray[Any]) -> NDArray[Any]:
-        """Keys as the numbers of a message."""
+        """Arm indices or feature rows as the numbers of a message."""
         if isinstance(self.domain, Pool) and not self._by_index:
             return np.asarray(self.domain.take(keys), dtype=np.float64)
         return keys
 
     def features(self, numbers: NDArray[Any]) -> NDArray[Any]:
-        """Feature rows of points in a message; refuses what cannot be a point."""
-        width = self.domain.n_features
+        """The feature rows of points in a message; raises `ImpossibleMessageError` for invalid points."""
         if isinstance(self.domain, Pool) and not self._by_index:
             return rows_from_wire(self.domain, numbers)
         if not self._by_index:
-            fits = numbers.ndim == 2 and numbers.shape[1] == width and np.isfinite(numbers).all()
+            fits = (
+                numbers.ndim == 2
+                and numbers.shape[1] == self.domain.n_features
+                and np.isfinite(numbers).all()
+            )
             if not fits:
                 raise ImpossibleMessageError(
-                    f"points of shape {numbers.shape}, needed are {width} features each"
+                    f"points of shape {numbers.shape}; "
+                    f"expected finite rows of {self.domain.n_features} features"
                 )
             return numbers
         assert isinstance(self.domain, Pool)
         fits = numbers.ndim == 1 and numbers.dtype.kind == "i"
         if not fits or (len(numbers) and not 0 <= numbers.min() <= numbers.max() < self.domain.n_arms):
-            raise ImpossibleMessageError(f"arms {numbers!r} in a pool of {self.domain.n_arms}")
+            raise ImpossibleMessageError(
+                f"arms {numbers!r} are not indices of a pool of {self.domain.n_arms} arms"
+            )
         return self.domain.take(numbers)
 
     def keys(self, numbers: NDArray[Any]) -> NDArray[Any]:
-        """Pool indices (or rows, without a pool) of points in a message."""
+        """The pool indices (or, without a pool, the rows) of points in a message."""
         features = self.features(numbers)
         if self._by_index or not isinstance(self.domain, Pool):
             return numbers
@@ -179,7 +189,7 @@ class PointCode:
             rows = np.ascontiguousarray(features, dtype=np.float64)
             return np.array([self._index[row.tobytes()] for row in rows], dtype=np.int64)
         except KeyError:
-            raise ImpossibleMessageError("a point that is no arm of the pool") from None
+            raise ImpossibleMessageError("a point in the message is not an arm of the pool") from None
 
     @cached_property
     def _index(self) -> dict[bytes, int]:
@@ -195,14 +205,14 @@ class UcbAgent(Agent):
         self, settings: UcbSettings, number: int, domain: Pool | Contexts, coin: Coin, model: Model
     ) -> None:
         self.settings, self.number, self.domain = settings, number, domain
-        self.model, self._coin, self.code = model, coin, PointCode(domain, settings.send)
+        self.model, self._coin, self.encoding = model, coin, PointEncoding(domain, settings.send)
         self.step = 0
-        self.known_pulls = 0  # pulls behind the model, other agents' included
-        self.waiting = False  # in the middle of a sync: no pulls
+        self.known_pulls = 0  # pulls recorded in the model, including those of other agents
+        self.waiting = False  # during a sync the agent does not pull
         self._pending: tuple[Pulls, NDArray[Any]] | None = None
 
     def start(self) -> list[Message]:
-        """Nothing to say at first."""
+        """Send nothing."""
         return []
 
     @property
@@ -212,7 +222,7 @@ class UcbAgent(Agent):
 
     @property
     def pending(self) -> Pulls | None:
-        """The arm with the highest bound, chosen when first asked for."""
+        """The arm with the highest bound, chosen on first access."""
         if self.done or self.waiting:
             return None
         if self._pending is None:
@@ -232,9 +242,9 @@ class UcbAgent(Agent):
         return Pulls(self.number, self.step, None, rows[arm]), rows[arm]
 
     def observe(self, rewards: ArrayLike) -> list[Message]:
-        """Take the reward in, then see whether there is something to say."""
+        """Record the reward, and request a sync if the trigger fires."""
         if self._pending is None:
-            raise InvalidRewardError(f"agent {self.number} has no pending pulls to give rewards for")
+            raise InvalidRewardError(f"agent {self.number} has no pending pulls")
         values = finite_rewards(rewards, 1)
         keys = self._pending[1]
         self._pending = None
@@ -245,8 +255,8 @@ class UcbAgent(Agent):
         return [] if self.done else self._after_step()
 
     def _before_adding(self, keys: NDArray[Any], rewards: Floats) -> None:
-        """Hook: the pull, before the model knows it."""
+        """Called with each pull before the model is updated."""
 
     @abstractmethod
     def _after_step(self) -> list[Message]:
-        """What to say after a pull (not after the last one: nobody could use it)."""
+        """The messages sent after each pull except the last."""

@@ -1,1 +1,1 @@
-"""DUETS: uniform exploration of a trimmed set, with one short exchange per epoch."""
+"""DUETS: agents explore a shrinking active set uniformly and communicate once per epoch."""

@@ -1,4 +1,4 @@
-"""The numbers of DUETS that are fixed before the first pull: epoch lengths, δ', p₀ and the width β."""
+"""The constants of DUETS that are fixed before the first pull: epoch lengths, δ', p₀ and the width β."""
 
 from __future__ import annotations
 
@@ -27,20 +27,21 @@ def epoch_lengths(horizon: int, first: int) -> tuple[int, ...]:
     return tuple(lengths)
 
 
-def failure_share(delta: float, n_epochs: int, n_points: float) -> float:
-    """δ' = δ/(2·J·|X|); J counted from T₁ and T, since the printed log(log N·log T) is −∞ at N = 1."""
+def delta_prime(delta: float, n_epochs: int, n_points: float) -> float:
+    """δ' = δ/(2·J·|X|), the failure probability of one of the bounds.
+
+    J is the actual number of epochs, because the printed log(log N·log T) is −∞ at N = 1.
+    """
     return probability("delta", delta) / (2.0 * n_epochs * n_points)
 
 
-def theoretical_inclusion(n_agents: int, horizon: int, delta_share: float) -> float:
-    """p₀ = 72 log(4NT/δ') (DUETS §3); the experiments use 10."""
-    return 72.0 * math.log(4.0 * n_agents * horizon / delta_share)
+def theoretical_oversampling(n_agents: int, horizon: int, failure: float) -> float:
+    """p₀ = 72 log(4NT/δ') with `failure` = δ' (DUETS §3); the paper's experiments use 10."""
+    return 72.0 * math.log(4.0 * n_agents * horizon / failure)
 
 
-def trim_width(
-    width: TrimWidth, norm_bound: float, noise_std: float, ridge: float, delta_share: float
-) -> float:
-    """β in the trim rule μ̃(x) ≥ max μ̃ − 2βσ_max, where σ_max is the exact posterior's.
+def trim_width(width: TrimWidth, norm_bound: float, noise_std: float, ridge: float, failure: float) -> float:
+    """β in the trim rule μ̃(x) ≥ max μ̃ − 2βσ_max, where σ_max belongs to the exact posterior.
 
     "printed": B + R√((2/λ) log(2/δ')), which is proved for the exact mean (DUETS Lemma 2.5).
     "proved": the sparse mean needs (1+√2)B + … on σ̃, and σ̃ ≤ √3σ turns that into √3 times on σ_max
@@ -50,5 +51,5 @@ def trim_width(
         return non_negative("width", width)
     if width not in ("printed", "proved"):
         raise InvalidParameterError("width", width, "'printed', 'proved' or a number")
-    given = Assumptions(ridge, noise_std, norm_bound, delta_share)
+    given = Assumptions(ridge, noise_std, norm_bound, failure)
     return duets_printed(given) if width == "printed" else math.sqrt(3.0) * duets_proved(given)

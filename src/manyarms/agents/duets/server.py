@@ -1,50 +1,50 @@
 """DUETS, the server's side (DUETS Algorithm 2, with the misprints of spec §5 corrected).
 
-collecting Ready ──all, or time is over──▶ S_j sent, collecting Projection ──▶ Solution sent, next epoch
+collecting Ready ──all, or timeout──▶ S_j sent, collecting ProjectedRewards ──▶ Solution sent, next epoch
       └────last epoch──▶ Confirm sent, done
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from manyarms.agents.active_set import ActiveSet, DrawnPoints
 from manyarms.agents.duets.epoch import ClosedEpoch, Exploration
-from manyarms.agents.duets.records import EpochRecord, restore_duets, saved_duets
+from manyarms.agents.duets.records import EpochRecord
+from manyarms.agents.duets.settings import DuetsSettings
 from manyarms.agents.protocol.coins import Coin
 from manyarms.agents.protocol.messages import (
     SERVER,
-    WANT_PROJECTION,
+    WANT_PROJECTED_REWARDS,
     WANT_READY,
     Confirm,
-    Draws,
+    EpochDraws,
     Inducing,
     Message,
     Ping,
-    Projection,
+    ProjectedRewards,
     Ready,
     Solution,
     digest_of,
 )
+from manyarms.agents.protocol.saved import pack, unpack
 from manyarms.agents.protocol.server import Outgoing, Server, unexpected
+from manyarms.agents.protocol.wire import decode, encode
 from manyarms.errors import ImpossibleMessageError
 from manyarms.support.validation import Floats
 
-if TYPE_CHECKING:
-    from manyarms.agents.duets.duets import DUETS
-
 Phase = Literal["collecting ready", "collecting projections", "done"]
-_MAX_CORRECTIONS = 3  # to one agent in one epoch: its set, its draws, and one more; then it is left out
+_MAX_CORRECTIONS = 3  # per agent and epoch: its set, its draws, and one more; then the agent is left out
 
 
 class DuetsServer(Server):
-    """Replays every coin, chooses S_j, adds up the projections, solves, and trims with the agents."""
+    """Replays every coin, chooses S_j, sums the projected rewards, solves for the mean, and trims."""
 
-    def __init__(self, settings: DUETS, active: ActiveSet, seed: int) -> None:
+    def __init__(self, settings: DuetsSettings, active: ActiveSet, seed: int) -> None:
         super().__init__(settings.n_agents)
         self.settings, self._seed = settings, seed
         self.width, self.oversampling = settings.constants(active)
@@ -53,8 +53,8 @@ class DuetsServer(Server):
         self.phase: Phase = "collecting ready"
         self.records: list[EpochRecord] = []
         self.closed: ClosedEpoch | None = None  # the last epoch that was solved
-        self.absent: set[int] = set()  # agents that were left out of the last epoch
-        self.inducing: NDArray[Any] = np.empty(0)  # S_j as sent
+        self.absent: set[int] = set()  # agents left out of the last epoch
+        self.inducing: NDArray[Any] = np.empty(0)  # S_j in its wire form
         self.inclusion = 0.0  # p_j
         self.projections: dict[int, Floats] = {}
         self.participants: tuple[int, ...] = ()
@@ -69,42 +69,83 @@ class DuetsServer(Server):
         self._begin_waiting()
 
     def _begin_waiting(self) -> None:
-        self.asked = 0
+        self.retries_used = 0
         self.pinged: set[int] = set()
 
-    # ------------------------------------------------------------------ the contract of a server
+    # ------------------------------------------------------------------ the interface of a server
 
     def _react(self, message: Message) -> list[Outgoing] | None:
         if isinstance(message, Ready):
             return self._on_ready(message)
-        if isinstance(message, Projection):
-            return self._on_projection(message)
+        if isinstance(message, ProjectedRewards):
+            return self._on_projected_rewards(message)
         raise unexpected(message)
 
     def timeout(self) -> list[Outgoing]:
-        """Ask the silent ones `retries` times, then leave them out of this epoch and record it."""
+        """Ask silent agents again `retries` times, then leave them out of this epoch and record it."""
         missing = self._missing()
         if self.done:
             return []
-        if missing and self.asked < self.settings.retries:
-            self.asked += 1
+        if missing and self.retries_used < self.settings.retries:
+            self.retries_used += 1
             self.pinged |= set(missing)
             return self._ping(missing)
-        return self._open() if self.phase == "collecting ready" else self._close()
+        return self._open_epoch() if self.phase == "collecting ready" else self._close_epoch()
 
     def resume(self) -> list[Outgoing]:
-        """Ask for whatever is outstanding."""
+        """Ask again for every outstanding report."""
         missing = self._missing()
         self.pinged |= set(missing)
-        return self._ping(missing) if missing else self._go_on_if_complete()
+        return self._ping(missing) if missing else self._advance_if_complete()
 
     def save(self) -> bytes:
-        """State between two messages; `DUETS.resume_server` goes on from it."""
-        return saved_duets(self)
+        """The state between two messages, for `DUETS.resume_server`. Draws are replayed, not saved."""
+        senders = sorted(self.projections)
+        meta = {
+            "epoch": self.epoch,
+            "phase": self.phase,
+            "ready": sorted(self.ready),
+            "excluded": sorted(self.excluded),
+            "absent": sorted(self.absent),
+            "pinged": sorted(self.pinged),
+            "asked": self.retries_used,
+            "corrections": sorted(self.corrections.items()),
+            "participants": self.participants,
+            "senders": senders,
+            "inclusion": self.inclusion,
+            "ignored": self.ignored,
+            "records": [record.to_plain() for record in self.records],
+        }
+        projections = [self.projections[n] for n in senders]
+        arrays = {
+            "active": np.frombuffer(encode(self.active.message(self.epoch)), dtype=np.uint8),
+            "inducing": self.inducing,
+            "projections": np.array(projections) if projections else np.empty((0, len(self.inducing))),
+        }
+        return pack("DUETS", self._fingerprint(), meta, arrays)
 
     def restore(self, state: bytes) -> None:
-        """Take over a saved state."""
-        restore_duets(self, state)
+        """Replace the state of this server by a saved one."""
+        meta, arrays = unpack(state, "DUETS", self._fingerprint())
+        self.active = self.active.adopted(decode(arrays["active"].tobytes()))
+        self.epoch, self.phase = meta["epoch"], meta["phase"]
+        self._begin_collecting()
+        self.ready, self.excluded = set(meta["ready"]), set(meta["excluded"])
+        self.absent, self.pinged = set(meta["absent"]), set(meta["pinged"])
+        self.retries_used, self.corrections = meta["asked"], dict(meta["corrections"])
+        self.participants = tuple(meta["participants"])
+        self.inclusion, self.ignored = meta["inclusion"], meta["ignored"]
+        self.inducing = arrays["inducing"]
+        self.projections = dict(zip(meta["senders"], arrays["projections"], strict=True))
+        self.records = [EpochRecord.from_plain(record) for record in meta["records"]]
+
+    def _fingerprint(self) -> dict[str, Any]:
+        """The run a state belongs to: settings, domain, and the fingerprint of the coin (never the coin)."""
+        return {
+            "settings": self.settings.described(),
+            "domain": self.active.domain_digest,
+            "coin": Coin.of_server(self._seed).fingerprint,
+        }
 
     @property
     def done(self) -> bool:
@@ -113,7 +154,7 @@ class DuetsServer(Server):
 
     @property
     def is_last_epoch(self) -> bool:
-        """The last epoch sends no rewards."""
+        """Whether this is the last epoch, in which agents send no rewards."""
         return self.epoch == self.settings.n_epochs
 
     # ------------------------------------------------------------------ collecting Ready
@@ -126,9 +167,9 @@ class DuetsServer(Server):
             return self._catch_up(agent)
         if message.epoch > self.epoch or agent in self.excluded:
             return None
-        if self.phase == "collecting projections":  # it never got S_j
+        if self.phase == "collecting projections":  # the agent never received S_j
             waiting = agent in self.pinged and agent in self._missing()
-            return [self._again(agent, self._inducing_message())] if waiting else None
+            return [self._resend(agent, self._inducing_message())] if waiting else None
         if agent in self.ready:
             return [Outgoing((agent,), Confirm(SERVER, self.epoch))] if self.done else None
         correction = self._correction(message)
@@ -137,49 +178,49 @@ class DuetsServer(Server):
         self.ready.add(agent)
         if self.done:
             return [Outgoing((agent,), Confirm(SERVER, self.epoch))]
-        return self._go_on_if_complete()
+        return self._advance_if_complete()
 
     def _correction(self, message: Ready) -> list[Outgoing] | None:
-        """What an agent with another active set or other draws must be sent; None when digests agree."""
+        """The correction for an agent whose active set or draws differ; None when the digests agree."""
         agent = message.sender
-        answer: Message
+        correction: Message
         if message.active != self.active.digest:
-            answer = self.active.message(self.epoch)
+            correction = self.active.message(self.epoch)
         elif message.draws != self._drawn(agent).digest:
-            answer = Draws(SERVER, self.epoch, self._drawn(agent).keys)
+            correction = EpochDraws(SERVER, self.epoch, self._drawn(agent).keys)
         else:
             return None
         self.corrections[agent] = self.corrections.get(agent, 0) + 1
         if self.corrections[agent] > _MAX_CORRECTIONS:
             self.excluded.add(agent)
-            return self._go_on_if_complete()
-        return [self._again(agent, answer)]
+            return self._advance_if_complete()
+        return [self._resend(agent, correction)]
 
     def _catch_up(self, agent: int) -> list[Outgoing] | None:
-        """An agent that missed an epoch gets the present active set, once epochs can be joined again."""
+        """Send the current active set to an agent that missed an epoch, once it can join an epoch again."""
         open_to_join = self.phase != "collecting projections" and agent not in self.ready
         if not open_to_join or not (agent in self.pinged or agent in self.absent or self.done):
             return None
-        return [self._again(agent, self.active.message(self.epoch))]
+        return [self._resend(agent, self.active.message(self.epoch))]
 
     def _missing(self) -> tuple[int, ...]:
         if self.phase == "collecting ready":
             return tuple(n for n in range(self.n_agents) if n not in self.ready | self.excluded)
         return tuple(n for n in self.participants if n not in self.projections)
 
-    def _go_on_if_complete(self) -> list[Outgoing]:
+    def _advance_if_complete(self) -> list[Outgoing]:
         if self.done or self._missing():
             return []
-        return self._open() if self.phase == "collecting ready" else self._close()
+        return self._open_epoch() if self.phase == "collecting ready" else self._close_epoch()
 
     def _ping(self, missing: tuple[int, ...]) -> list[Outgoing]:
-        wanted = WANT_READY if self.phase == "collecting ready" else WANT_PROJECTION
+        wanted = WANT_READY if self.phase == "collecting ready" else WANT_PROJECTED_REWARDS
         return [Outgoing(missing, Ping(SERVER, self.epoch, wanted), again=True)]
 
     # ------------------------------------------------------------------ choosing S_j
 
-    def _open(self) -> list[Outgoing]:
-        """Algorithm 2 l. 4–8: replay the coins, choose and broadcast S_j."""
+    def _open_epoch(self) -> list[Outgoing]:
+        """Algorithm 2 l. 4–8: replay the coins, then choose and broadcast S_j."""
         self.participants = tuple(sorted(self.ready))
         self.projections = {}
         self._begin_waiting()
@@ -190,18 +231,18 @@ class DuetsServer(Server):
         self.phase = "collecting projections"
         if not self.participants:
             self.inducing = self.active.to_wire(np.empty(0, dtype=np.int64))
-            return self._close()
+            return self._close_epoch()
         self._choose_inducing()
         return self._to_participants(self._inducing_message())
 
     def _choose_inducing(self) -> None:
-        seen = self._explored(self.participants)
-        self.inclusion = seen.inclusion(self.oversampling)
-        chosen = seen.inducing(self.inclusion, Coin.of_server(self._seed), self.epoch)
+        exploration = self._explored(self.participants)
+        self.inclusion = exploration.inclusion(self.oversampling)
+        chosen = exploration.inducing(self.inclusion, Coin.of_server(self._seed), self.epoch)
         self.inducing = self.active.to_wire(chosen)
 
     def _explored(self, agents: tuple[int, ...]) -> Exploration:
-        """What these agents' draws say; kept, since it is asked for again at the epoch's end."""
+        """The exploration of these agents, cached because the end of the epoch needs it again."""
         if self._exploration is None or self._exploration[0] != agents:
             draws = [self._drawn(n) for n in agents]
             self._exploration = agents, Exploration.of(self.settings, self.active, draws)
@@ -212,41 +253,46 @@ class DuetsServer(Server):
 
     # ------------------------------------------------------------------ solving
 
-    def _on_projection(self, message: Projection) -> list[Outgoing] | None:
+    def _on_projected_rewards(self, message: ProjectedRewards) -> list[Outgoing] | None:
         agent = message.sender
         if message.epoch >= self.settings.n_epochs:
-            raise ImpossibleMessageError(f"Projection in epoch {message.epoch} of {self.settings.n_epochs}")
+            raise ImpossibleMessageError(
+                f"{message.name} for epoch {message.epoch} of {self.settings.n_epochs}"
+            )
         if message.epoch < self.epoch:
             return self._catch_up(agent) if agent in self.pinged | self.absent else None
         if message.epoch > self.epoch or self.phase != "collecting projections" or agent in self.projections:
             return None
         if agent not in self.participants:
-            raise ImpossibleMessageError(f"Projection from agent {agent}, which was not ready in this epoch")
-        if message.basis != digest_of(self.inducing):  # of an S that a restart has replaced
-            return [self._again(agent, self._inducing_message())] if agent in self.pinged else None
+            raise ImpossibleMessageError(
+                f"{message.name} from agent {agent}, which does not take part in this epoch"
+            )
+        if message.basis != digest_of(self.inducing):  # S was replaced by a restart
+            return [self._resend(agent, self._inducing_message())] if agent in self.pinged else None
         values = message.values
         if values.shape != (len(self.inducing),) or not np.isfinite(values).all():
             raise ImpossibleMessageError(
-                f"Projection of shape {values.shape} for {len(self.inducing)} inducing points, or not finite"
+                f"expected {len(self.inducing)} finite projected rewards, got {values.size} values of shape "
+                f"{values.shape}, {int(np.isfinite(values).sum())} of them finite"
             )
         self.projections[agent] = values
-        return self._go_on_if_complete()
+        return self._advance_if_complete()
 
-    def _close(self) -> list[Outgoing]:
-        """Algorithm 2 l. 10–12, on the draws of exactly those agents whose projections are in the sum."""
+    def _close_epoch(self) -> list[Outgoing]:
+        """Algorithm 2 l. 10–12, with the draws of exactly the agents whose projected rewards are summed."""
         present = tuple(sorted(self.projections))
         basis, nothing = digest_of(self.inducing), np.zeros(len(self.inducing))
         solution = Solution(SERVER, self.epoch, basis, nothing, 0.0, -math.inf)
         active, withheld = self.active, False
         if present:
-            seen = self._explored(present)  # a lost agent's draws count for nothing, in σ_max neither
+            exploration = self._explored(present)  # σ_max also ignores the draws of lost agents
             total = np.sum([self.projections[n] for n in present], axis=0)
-            self.closed = seen.solve(self.active.from_wire(self.inducing), total, self.width)
+            self.closed = exploration.solve(self.active.from_wire(self.inducing), total, self.width)
             trim = self.closed.trim
             active = self.active.trimmed(trim)
             withheld = not self._can_be_sampled(active)
             active, cutoff = (self.active, -math.inf) if withheld else (active, trim.cutoff)
-            solution = Solution(SERVER, self.epoch, basis, trim.weights, seen.sigma_max, cutoff)
+            solution = Solution(SERVER, self.epoch, basis, trim.weights, exploration.sigma_max, cutoff)
         self._record(present, solution, withheld)
         self.absent = set(range(self.n_agents)) - set(present)
         self.active, self.epoch, self.phase = active, self.epoch + 1, "collecting ready"
@@ -254,20 +300,20 @@ class DuetsServer(Server):
         return self._to_participants(solution)
 
     def _can_be_sampled(self, active: ActiveSet) -> bool:
-        """Whether every agent could draw its next epoch from this set."""
+        """Whether every agent can draw its next epoch from this set."""
         coins = [Coin.of_agent(self._seed, n) for n in range(self.n_agents)]
-        return active.samples_all(coins, self.epoch + 1, self.settings.lengths[self.epoch])
+        return active.can_draw_all(coins, self.epoch + 1, self.settings.lengths[self.epoch])
 
-    # ------------------------------------------------------------------ inside
+    # ------------------------------------------------------------------ draws, messages and records
 
     def _drawn(self, agent: int) -> DrawnPoints:
-        """An agent's draws of this epoch, replayed from its coin."""
+        """The draws of an agent in this epoch, replayed from its coin."""
         if agent not in self._draws:
             length = self.settings.lengths[self.epoch - 1]
             self._draws[agent] = self.active.draw(Coin.of_agent(self._seed, agent), self.epoch, length)
         return self._draws[agent]
 
-    def _again(self, agent: int, message: Message) -> Outgoing:
+    def _resend(self, agent: int, message: Message) -> Outgoing:
         return Outgoing((agent,), message, again=True)
 
     def _to_participants(self, message: Message) -> list[Outgoing]:

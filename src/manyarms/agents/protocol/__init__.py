@@ -1,1 +1,1 @@
-"""What agents and server exchange: messages, their bytes and cost, private coins, the two state machines."""
+"""The protocol between agents and server: messages, their encoding and cost, coins, and the interfaces."""

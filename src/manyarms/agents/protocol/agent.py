@@ -1,7 +1,7 @@
-"""What every agent is: a state machine that takes messages in and gives messages and pulls out.
+"""The interface of an agent: a state machine that receives messages and returns messages and pulls.
 
-No transport, no clock, no threads. Whoever runs it delivers messages, evaluates `pending` pulls wherever
-that is done, and hands the rewards to `observe`.
+It contains no transport, clock or threads. The caller delivers messages, evaluates the `pending` pulls, and
+passes the rewards to `observe`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from manyarms.support.validation import Ints
 
 @dataclass(frozen=True)
 class Pulls:
-    """Points an agent wants evaluated: `arms` are pool indices (None off a pool), `features` their rows.
+    """Points to evaluate for an agent: `arms` are pool indices (None without a pool), `features` their rows.
 
-    `step` is the first of the agent's time steps these pulls take, counted from 0.
+    `step` is the agent's time step of the first of these pulls, counted from 0.
     """
 
     agent: int
@@ -33,32 +33,32 @@ class Pulls:
 
 
 class Agent(ABC):
-    """One agent. `start` and `receive` and `observe` return messages for the server."""
+    """One agent. `start`, `receive`, `observe` and `timeout` return messages for the server."""
 
     number: int
 
     @abstractmethod
     def start(self) -> list[Message]:
-        """First messages."""
+        """The first messages of the agent."""
 
     @abstractmethod
     def receive(self, message: Message) -> list[Message]:
-        """React to a message; repeated and stale ones are ignored."""
+        """React to a message; repeated and stale messages are ignored."""
 
     @property
     @abstractmethod
     def pending(self) -> Pulls | None:
-        """What is to be pulled now; stays the same until observed."""
+        """The pulls to make now, unchanged until their rewards are observed; None if there are none."""
 
     @abstractmethod
     def observe(self, rewards: ArrayLike) -> list[Message]:
-        """The rewards of `pending`, in order."""
+        """Record the rewards of the pending pulls, in their order."""
 
     @abstractmethod
     def timeout(self) -> list[Message]:
-        """Nothing has come for long: say the last thing again."""
+        """Send the last message again, because an answer is overdue."""
 
     @property
     @abstractmethod
     def done(self) -> bool:
-        """Whether all T steps are over."""
+        """Whether the agent has completed all T steps."""

@@ -1,8 +1,9 @@
-"""What the messages cost, counted where they are sent (DUETS §2).
+"""The communication cost of a run, counted where messages are sent (DUETS §2).
 
-Uplink: reals sent by an agent, averaged over the agents. Downlink: reals broadcast by the server, averaged
-over the agents, so a broadcast to all counts its size once and a resend to one agent counts size/N.
-Whatever is sent again because of silence, loss or disagreement is in these sums, and shown apart as `resent`.
+The uplink is the number of reals sent by an agent, averaged over the agents. The downlink is the number of
+reals received by an agent, averaged over the agents: a broadcast to all agents counts its size once, and a
+message to one agent counts its size divided by N. Messages that are sent again because of silence, loss or
+disagreement are included; their part of the downlink is also reported separately as `resent`.
 """
 
 from __future__ import annotations
@@ -15,23 +16,23 @@ from manyarms.agents.protocol.messages import Message
 
 @dataclass(frozen=True)
 class Cost:
-    """Real numbers as DUETS §2 counts them, and the raw totals behind them."""
+    """The cost in real numbers as DUETS §2 counts them, and the total messages and bytes."""
 
     uplink: float
     downlink: float
-    resent: float  # part of the downlink: sent again after silence, loss or disagreement
+    resent: float  # the part of the downlink sent again after silence, loss or disagreement
     messages: int
     n_bytes: int
 
     @property
     def total(self) -> float:
-        """Uplink and downlink together: C(T) of DUETS §2."""
+        """The sum of uplink and downlink, C(T) of DUETS §2."""
         return self.uplink + self.downlink
 
 
 @dataclass
 class Ledger:
-    """Counts messages as they go out. Owned by whoever carries the messages."""
+    """Counts messages when they are sent; it belongs to the code that transmits them."""
 
     n_agents: int
     reals_up: Counter[str] = field(default_factory=Counter)
@@ -41,12 +42,12 @@ class Ledger:
     reals_again: int = 0
 
     def sent_up(self, message: Message, n_bytes: int) -> None:
-        """One message from one agent to the server."""
+        """Count one message from an agent to the server."""
         self.reals_up[message.name] += message.real_numbers
         self._count(message, n_bytes)
 
     def sent_down(self, message: Message, n_bytes: int, again: bool = False) -> None:
-        """One message from the server to one agent; call once per receiver of a broadcast."""
+        """Count one message from the server to one agent; call it once per receiver of a broadcast."""
         self.reals_down[message.name] += message.real_numbers
         self.reals_again += message.real_numbers if again else 0
         self._count(message, n_bytes)
@@ -57,7 +58,7 @@ class Ledger:
 
     @property
     def cost(self) -> Cost:
-        """The totals so far."""
+        """The cost so far."""
         return Cost(
             uplink=self.reals_up.total() / self.n_agents,
             downlink=self.reals_down.total() / self.n_agents,

@@ -1,22 +1,21 @@
-"""Every message between an agent and the server, as a frozen value that knows how many reals it carries.
+"""All messages between agents and server, as frozen dataclasses that count the real numbers they carry.
 
-Costs are counted in real numbers (DUETS §2). Each field says what it is on the wire: `reals` and `real`
-are counted; digests, lengths and numbers of agents are bookkeeping of fixed size and belong to the
-header. The encoding is in `wire`.
+The cost is counted in real numbers (DUETS §2). Each field declares its wire form: `reals` and `real` are
+counted; digests, lengths and agent numbers are overhead of fixed size and are not. The encoding is in `wire`.
 
-DUETS, one epoch (sizes in reals, d = numbers per point, 1 when points go as indices):
+One epoch of DUETS (sizes in reals; d is the numbers per point, 1 when points are sent as indices):
 
-    agent → server   Ready            0          digests of the active set and of the coming draws
-    server → agent   Inducing         |S|·d      S_j, in the order in which everybody uses it
-    agent → server   Projection       |S|        K_{S,D}Y of the agent's draws
-    server → agent   Solution         |S| + 2    weights of the mean, σ_max, and the value below which arms go
-    server → agent   Confirm          0          in the last epoch instead of all this: digests agree, go on
+    agent → server   Ready             0          digests of the active set and of the epoch's draws
+    server → agent   Inducing          |S|·d      S_j, in the order that all parties use
+    agent → server   ProjectedRewards  |S|        K_{S,D}Y of the agent's draws
+    server → agent   Solution          |S| + 2    weights of the mean, σ_max, and the cutoff of the trim
+    server → agent   Confirm           0          in the last epoch, instead of the above: digests agree
 
-    on disagreement  ActiveArms / ActiveChain / Draws     what the server holds
-    on silence       Ping             0          "send me this again"
+    on disagreement  ActiveArms, ActiveChain, EpochDraws     the server's active set or draws
+    on silence       Ping              0          a request to send a report again
 
-Baselines: `SyncRequest`, `SyncCall`, then `Upload` and `Data` (DisKernelUCB), or `Upload`, `Inducing`,
-`Statistics` up and `Statistics` down (ApproxDisKernelUCB).
+The baselines use `SyncRequest` and `SyncCall`, then `Upload` and `Data` (DisKernelUCB), or `Upload`,
+`Inducing`, `Statistics` up and `Statistics` down (ApproxDisKernelUCB).
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-SERVER = -1  # the server's number as a sender
+SERVER = -1  # the sender number of the server
 DIGEST_BYTES = 8
 
-WANT_READY, WANT_PROJECTION = 1, 2  # what a Ping asks for
+WANT_READY, WANT_PROJECTED_REWARDS = 1, 2  # the report that a Ping requests
 
-# what a field is on the wire; the first two are counted
-REALS, REAL, WHOLE, WHOLES, DIGEST = (
-    {"wire": form} for form in ("reals", "real", "whole", "wholes", "digest")
+# the wire form of a field; the first two are counted
+REALS, REAL, INTEGER, INTEGERS, DIGEST = (
+    {"wire": form} for form in ("reals", "real", "integer", "integers", "digest")
 )
 
 _REGISTRY: dict[int, type[Message]] = {}
@@ -43,7 +42,7 @@ _REGISTRY: dict[int, type[Message]] = {}
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """Common part: who sent it, and in which epoch (or sync) it belongs."""
+    """The common part of all messages: the sender and the epoch (or sync) the message belongs to."""
 
     KIND: ClassVar[int] = 0
 
@@ -51,17 +50,17 @@ class Message:
     epoch: int
 
     def __init_subclass__(cls) -> None:
-        assert cls.KIND not in _REGISTRY, "each kind of message has its own number"
+        assert cls.KIND not in _REGISTRY, "each kind of message needs a number of its own"
         _REGISTRY[cls.KIND] = cls
 
     @property
     def name(self) -> str:
-        """The kind of message, as a word."""
+        """The name of the kind of message."""
         return type(self).__name__
 
     @property
     def real_numbers(self) -> int:
-        """How many reals it carries: the cost of DUETS §2."""
+        """The number of reals the message carries, the cost of DUETS §2."""
         total = 0
         for name, form in wire_fields(type(self)):
             total += 1 if form == "real" else getattr(self, name).size if form == "reals" else 0
@@ -77,17 +76,17 @@ class Message:
 
 
 def wire_fields(kind: type[Message]) -> list[tuple[str, str]]:
-    """Names and wire forms of the fields behind the header."""
+    """Names and wire forms of the fields after the header."""
     return [(f.name, f.metadata["wire"]) for f in fields(kind) if "wire" in f.metadata]
 
 
 def message_kind(number: int) -> type[Message] | None:
-    """The class with this number on the wire."""
+    """The class with this kind number."""
     return _REGISTRY.get(number)
 
 
 def digest_of(array: NDArray[Any]) -> bytes:
-    """A digest of numbers, their shape and their order, the same on every machine."""
+    """A digest of an array's values and shape, the same on every machine."""
     form = "<i8" if array.dtype.kind == "i" else "<f8"
     sha = hashlib.blake2b(f"{form}{array.shape}".encode(), digest_size=DIGEST_BYTES)
     sha.update(np.ascontiguousarray(array, dtype=form).tobytes())
@@ -106,7 +105,7 @@ def _same(one: Any, other: Any) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Ready(Message):
-    """Up: I am in this epoch, with this active set, and these will be my draws."""
+    """Up: the agent has entered this epoch; digests of its active set and of its draws."""
 
     KIND = 1
     active: bytes = field(metadata=DIGEST)
@@ -115,15 +114,15 @@ class Ready(Message):
 
 @dataclass(frozen=True, eq=False)
 class Inducing(Message):
-    """Down: the inducing points S, in the order that fixes the common basis; dependent ones left out."""
+    """Down: the linearly independent inducing points S, in the order that fixes the common basis."""
 
     KIND = 2
     points: NDArray[Any] = field(metadata=REALS)
 
 
 @dataclass(frozen=True, eq=False)
-class Projection(Message):
-    """Up: K_{S,D}Y for the agent's own draws D and rewards Y; `basis` is the digest of the S meant."""
+class ProjectedRewards(Message):
+    """Up: K_{S,D}Y for the agent's draws D and rewards Y; `basis` is the digest of S."""
 
     KIND = 3
     basis: bytes = field(metadata=DIGEST)
@@ -132,9 +131,9 @@ class Projection(Message):
 
 @dataclass(frozen=True, eq=False)
 class Solution(Message):
-    """Down: μ̃(x) = k_S(x)ᵀ weights, σ_max, and the cut: arms with μ̃ below it leave the active set.
+    """Down: the weights of μ̃(x) = k_S(x)ᵀ weights, σ_max, and the cutoff below which arms are trimmed.
 
-    `basis` is the digest of the S meant, so that weights never meet another S of the same size.
+    `basis` is the digest of S, so that the weights are never used with another S of the same size.
     """
 
     KIND = 4
@@ -146,17 +145,17 @@ class Solution(Message):
 
 @dataclass(frozen=True, eq=False)
 class Confirm(Message):
-    """Down: in the last epoch, digests agree; pull and be done."""
+    """Down: in the last epoch, the digests agree and the agent may make its last pulls."""
 
     KIND = 5
 
 
 @dataclass(frozen=True, eq=False)
 class ActiveArms(Message):
-    """Down, on disagreement: the active set of a pool, as arm indices or as one bit per arm in words."""
+    """Down, on disagreement: the active set of a pool, as arm indices or as one bit per arm."""
 
     KIND = 6
-    as_bits: int = field(metadata=WHOLE)
+    as_bits: int = field(metadata=INTEGER)
     numbers: NDArray[np.int64] = field(metadata=REALS)
 
 
@@ -165,15 +164,15 @@ class ActiveChain(Message):
     """Down, on disagreement: the active region of a box, as the chain of all trims so far."""
 
     KIND = 7
-    sizes: NDArray[np.int64] = field(metadata=WHOLES)
+    sizes: NDArray[np.int64] = field(metadata=INTEGERS)
     points: NDArray[np.float64] = field(metadata=REALS)
     weights: NDArray[np.float64] = field(metadata=REALS)
     cutoffs: NDArray[np.float64] = field(metadata=REALS)
 
 
 @dataclass(frozen=True, eq=False)
-class Draws(Message):
-    """Down, on disagreement: the points the agent is to pull in this epoch."""
+class EpochDraws(Message):
+    """Down, on disagreement: the points the agent must pull in this epoch."""
 
     KIND = 8
     points: NDArray[Any] = field(metadata=REALS)
@@ -181,10 +180,10 @@ class Draws(Message):
 
 @dataclass(frozen=True, eq=False)
 class Ping(Message):
-    """Down, on silence: send this again (`WANT_READY` or `WANT_PROJECTION`)."""
+    """Down, on silence: send a report again (`WANT_READY` or `WANT_PROJECTED_REWARDS`)."""
 
     KIND = 9
-    wanted: int = field(metadata=WHOLE)
+    wanted: int = field(metadata=INTEGER)
 
 
 # ------------------------------------------------------------------ the baselines
@@ -192,43 +191,43 @@ class Ping(Message):
 
 @dataclass(frozen=True, eq=False)
 class SyncRequest(Message):
-    """Up: my event trigger fired; `epoch` is the sync I ask for."""
+    """Up: the agent's trigger has fired; `epoch` is the number of the sync it requests."""
 
     KIND = 20
 
 
 @dataclass(frozen=True, eq=False)
 class SyncCall(Message):
-    """Down: everybody, report for this sync."""
+    """Down: all agents must report for this sync."""
 
     KIND = 21
 
 
 @dataclass(frozen=True, eq=False)
 class Upload(Message):
-    """Up: new points with their rewards (DisKernelUCB), or inducing candidates without (Approx).
+    """Up: new points with rewards (DisKernelUCB), or candidate inducing points (ApproxDisKernelUCB).
 
-    `known` is the last sync whose result the agent has: the server sends it whatever came after. `first`
-    is the number of the agent's own pulls before these points.
+    `known` is the last sync whose result the agent has; the server sends it all later data. `first` is the
+    number of the agent's own pulls before these points.
     """
 
     KIND = 22
-    known: int = field(metadata=WHOLE)
-    first: int = field(metadata=WHOLE)
+    known: int = field(metadata=INTEGER)
+    first: int = field(metadata=INTEGER)
     points: NDArray[Any] = field(metadata=REALS)
     rewards: NDArray[np.float64] = field(metadata=REALS)
 
 
 @dataclass(frozen=True, eq=False)
 class Data(Message):
-    """Down: everybody's points and rewards after sync `known`, `counts[n]` of them from agent n, in order.
+    """Down: the points and rewards of all agents after sync `known`, in order, `counts[n]` from agent n.
 
-    A receiver whose own last sync is another one must not take it in: some would count twice.
+    A receiver whose last sync is not `known` must ignore the message, because it would count data twice.
     """
 
     KIND = 23
-    known: int = field(metadata=WHOLE)
-    counts: NDArray[np.int64] = field(metadata=WHOLES)
+    known: int = field(metadata=INTEGER)
+    counts: NDArray[np.int64] = field(metadata=INTEGERS)
     points: NDArray[Any] = field(metadata=REALS)
     rewards: NDArray[np.float64] = field(metadata=REALS)
 
@@ -237,12 +236,12 @@ class Data(Message):
 class Statistics(Message):
     """Up: ZᵀZ (upper triangle) and Zᵀy of one agent's `pulls`. Down: their sums over `agents`.
 
-    `basis` is the digest of the S that z is meant on.
+    `basis` is the digest of the S on which the embedding z is defined.
     """
 
     KIND = 24
     basis: bytes = field(metadata=DIGEST)
-    agents: NDArray[np.int64] = field(metadata=WHOLES)
+    agents: NDArray[np.int64] = field(metadata=INTEGERS)
     gram: NDArray[np.float64] = field(metadata=REALS)
     vector: NDArray[np.float64] = field(metadata=REALS)
-    pulls: int = field(metadata=WHOLE)
+    pulls: int = field(metadata=INTEGER)

@@ -1,4 +1,4 @@
-"""Saved server states: an npz archive of plain arrays, with the rest as JSON text inside. No pickle."""
+"""Saved server states: an npz archive of plain arrays, with all other data as JSON text. No pickle."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _VERSION = 1
 def pack(
     algorithm: str, fingerprint: dict[str, Any], meta: dict[str, Any], arrays: dict[str, NDArray[Any]]
 ) -> bytes:
-    """`fingerprint` says which run the state belongs to; `unpack` compares it."""
+    """Serialise a state; `fingerprint` identifies the run it belongs to, and `unpack` compares it."""
     head = {
         "format": _FORMAT,
         "version": _VERSION,
@@ -36,7 +36,7 @@ def pack(
 def unpack(
     data: bytes, algorithm: str, fingerprint: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Meta data and arrays, after checking that they belong here."""
+    """The metadata and arrays of a state, after checking algorithm and fingerprint."""
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
@@ -44,9 +44,12 @@ def unpack(
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise SavedStateError(f"not a saved server state: {error}") from None
     if head.get("format") != _FORMAT or head.get("version") != _VERSION:
-        raise SavedStateError(f"a state of {head.get('format')!r} version {head.get('version')!r}")
+        raise SavedStateError(
+            f"cannot read format {head.get('format')!r}, version {head.get('version')!r}; "
+            f"expected {_FORMAT!r}, version {_VERSION}"
+        )
     if head["algorithm"] != algorithm:
-        raise SavedStateError(f"the state is of {head['algorithm']}, not of {algorithm}")
+        raise SavedStateError(f"the state was saved by {head['algorithm']}, not by {algorithm}")
     expected = json.loads(json.dumps(fingerprint))
     for name, value in expected.items():
         if head["fingerprint"].get(name) != value:

@@ -1,4 +1,4 @@
-"""What every server is: a state machine that takes agents' messages in and gives messages out."""
+"""The interface of a server: a state machine that receives messages from agents and returns messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from manyarms.errors import ImpossibleMessageError, UnknownAgentError
 
 @dataclass(frozen=True)
 class Outgoing:
-    """A message and the agents it goes to. `again`: only because of silence, loss or disagreement."""
+    """A message and its receivers; `again` marks a resend after silence, loss or disagreement."""
 
     to: tuple[int, ...]
     message: Message
@@ -19,17 +19,17 @@ class Outgoing:
 
 
 class Server(ABC):
-    """The server's side. A refused message raises a `MessageError` and changes nothing."""
+    """A server. A refused message raises a `MessageError` and leaves the state unchanged."""
 
     def __init__(self, n_agents: int) -> None:
         self.n_agents = n_agents
         self.ignored = 0  # repeated and stale messages
 
     def receive(self, message: Message) -> list[Outgoing]:
-        """React to one message; repeated and stale ones are counted in `ignored` and change nothing else."""
+        """React to a message; repeated and stale messages only increase `ignored`."""
         if not 0 <= message.sender < self.n_agents:
             raise UnknownAgentError(
-                f"{message.name} from agent {message.sender}; agents are 0 to {self.n_agents - 1}"
+                f"{message.name} from agent {message.sender}; the agents are 0 to {self.n_agents - 1}"
             )
         answer = self._react(message)
         if answer is None:
@@ -38,26 +38,26 @@ class Server(ABC):
 
     @abstractmethod
     def _react(self, message: Message) -> list[Outgoing] | None:
-        """None when the message was repeated or stale."""
+        """The answers to a message; None if it was repeated or stale."""
 
     @abstractmethod
     def timeout(self) -> list[Outgoing]:
-        """The time for answers is over: ask once more, then go on without those who are silent."""
+        """Answers are overdue: ask silent agents again, or continue without them after enough retries."""
 
     @abstractmethod
     def resume(self) -> list[Outgoing]:
-        """After a restart from a saved state: ask again for whatever is outstanding."""
+        """Ask again for all outstanding answers, after a restart from a saved state."""
 
     @abstractmethod
     def save(self) -> bytes:
-        """Everything needed to go on after a restart (npz with JSON inside, no pickle, no secrets)."""
+        """The state needed to continue after a restart (npz with JSON inside, no pickle, no secrets)."""
 
     @property
     @abstractmethod
     def done(self) -> bool:
-        """Whether nothing more will be sent."""
+        """Whether the server waits for nothing and has nothing to send."""
 
 
 def unexpected(message: Message) -> ImpossibleMessageError:
-    """The error for a kind of message that this server never gets."""
+    """The error for a kind of message that the receiver's protocol does not have."""
     return ImpossibleMessageError(f"{message.name} from agent {message.sender} is not part of this protocol")

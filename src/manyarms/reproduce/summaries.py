@@ -1,4 +1,4 @@
-"""Results read for a figure or a table: sorted by case and method, averaged over seeds."""
+"""Results grouped by case and method and averaged over seeds, for figures and tables."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from dataclasses import replace
 import numpy as np
 
 from manyarms.reproduce.curves import Curve, Panel, averaged, mean_and_sd
-from manyarms.reproduce.experiment import Result, SummaryRow
+from manyarms.reproduce.experiment import ExperimentResult, SummaryRow
 
 
-def grouped(results: Sequence[Result]) -> dict[str, dict[str, list[Result]]]:
+def grouped(results: Sequence[ExperimentResult]) -> dict[str, dict[str, list[ExperimentResult]]]:
     """Results by case, then by method, in order of appearance."""
-    found: dict[str, dict[str, list[Result]]] = {}
+    found: dict[str, dict[str, list[ExperimentResult]]] = {}
     for result in results:
         found.setdefault(result.job.case, {}).setdefault(result.job.method, []).append(result)
     return found
 
 
-def by_case_and_method(results: Sequence[Result]) -> list[tuple[str, str, list[Result]]]:
-    """The same as a list: case, method, its runs."""
+def by_case_and_method(results: Sequence[ExperimentResult]) -> list[tuple[str, str, list[ExperimentResult]]]:
+    """The same groups as a list of (case, method, runs)."""
     return [
         (case, method, runs) for case, methods in grouped(results).items() for method, runs in methods.items()
     ]
 
 
-def as_csv(rows: list[SummaryRow]) -> str:
-    """A summary as a file: one line per row under a header."""
+def to_csv(rows: list[SummaryRow]) -> str:
+    """A summary as CSV text."""
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
     writer.writeheader()
@@ -38,9 +38,9 @@ def as_csv(rows: list[SummaryRow]) -> str:
 
 
 def panel_of(
-    case: str, y_label: str, column: str, methods: dict[str, list[Result]], *, log_y: bool = False
+    case: str, y_label: str, column: str, methods: dict[str, list[ExperimentResult]], *, log_y: bool = False
 ) -> Panel:
-    """One column of every method's runs (`play.read`) against t."""
+    """One column of every method's runs (`simulation.trace_columns`) against t."""
     curves = [
         averaged(name, runs[0].numbers["t"], [(run.numbers | run.timings)[column] for run in runs])
         for name, runs in methods.items()
@@ -48,8 +48,8 @@ def panel_of(
     return Panel(f"{case}: {y_label}" if case else y_label, "t", y_label, tuple(curves), log_y=log_y)
 
 
-def regret_panel(case: str, methods: dict[str, list[Result]]) -> Panel:
-    """Cumulative regret, and that of a uniformly random choice."""
+def regret_panel(case: str, methods: dict[str, list[ExperimentResult]]) -> Panel:
+    """Cumulative regret of every method and of a uniformly random choice."""
     panel = panel_of(case, "cumulative regret", "regret", methods)
     longest = max((runs for runs in methods.values()), key=lambda runs: float(runs[0].numbers["t"][-1]))
     uniform, _ = mean_and_sd([run.numbers["uniform_regret"] for run in longest])
@@ -57,12 +57,12 @@ def regret_panel(case: str, methods: dict[str, list[Result]]) -> Panel:
     return replace(panel, curves=(*panel.curves, chance))
 
 
-def final_rows(results: Sequence[Result]) -> list[SummaryRow]:
-    """Where every method stands at its last step, over seeds."""
+def final_rows(results: Sequence[ExperimentResult]) -> list[SummaryRow]:
+    """Every method at its last step, averaged over seeds."""
     return [_final_row(case, method, runs) for case, method, runs in by_case_and_method(results)]
 
 
-def _final_row(case: str, method: str, runs: list[Result]) -> SummaryRow:
+def _final_row(case: str, method: str, runs: list[ExperimentResult]) -> SummaryRow:
     last = {name: np.array([run.numbers[name][-1] for run in runs]) for name in runs[0].numbers}
     regret, sd = mean_and_sd(last["regret"])
     return {

@@ -1,4 +1,4 @@
-"""One run of a policy on a pool with known rewards, read at a few hundred steps."""
+"""Simulate a policy on a pool with known rewards, and record up to 200 steps of the run."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import time
 import numpy as np
 
 import manyarms as ma
-from manyarms.reproduce.experiment import Outcome
+from manyarms.reproduce.experiment import JobOutcome
 from manyarms.reproduce.noise import PullNoise
 from manyarms.support.validation import Floats, Ints
 
 
-def marks(horizon: int, n: int = 200) -> Ints:
-    """Steps at which a run is read: half of them evenly spread, half of them evenly on a log scale."""
+def recorded_steps(horizon: int, n: int = 200) -> Ints:
+    """The steps recorded in a run: half of them evenly spaced, half of them evenly spaced on a log scale."""
     even, log = np.linspace(1, horizon, n // 2), np.geomspace(1, horizon, n // 2)
     return np.unique(np.concatenate([even, log]).round().astype(np.int64))
 
 
-def play(opt: ma.Optimizer, truth: Floats, noise: PullNoise) -> Outcome:
-    """Spend the optimiser's budget on rewards truth + noise; regret, sizes and CPU seconds against t."""
+def simulate(opt: ma.Optimizer, truth: Floats, noise: PullNoise) -> JobOutcome:
+    """Spend the budget on rewards truth + noise; return regret, sizes and CPU seconds against t."""
     assert opt.budget is not None
     seconds, spent = [], 0.0
     while opt.spent < opt.budget:
@@ -31,11 +31,11 @@ def play(opt: ma.Optimizer, truth: Floats, noise: PullNoise) -> Outcome:
         opt.tell(batch, rewards)
         spent += time.process_time() - started
         seconds.append(spent)
-    return read(opt.trace, truth, np.array(seconds), marks(opt.budget))
+    return trace_columns(opt.trace, truth, np.array(seconds), recorded_steps(opt.budget))
 
 
-def read(trace: list[ma.BatchRecord], truth: Floats, seconds: Floats, at: Ints) -> Outcome:
-    """A run at the steps `at`; sizes and seconds at t are those of the batch that holds the t-th pull."""
+def trace_columns(trace: list[ma.BatchRecord], truth: Floats, seconds: Floats, at: Ints) -> JobOutcome:
+    """The columns of a run at the steps `at`; sizes and seconds at t belong to the batch of the t-th pull."""
     sizes = np.array([len(record.arms) for record in trace])
     batch = np.repeat(np.arange(len(sizes)), sizes)[at - 1]
     arms = np.concatenate([record.arms for record in trace])
@@ -53,4 +53,4 @@ def read(trace: list[ma.BatchRecord], truth: Floats, seconds: Floats, at: Ints) 
         "unique_arms": np.cumsum(first_pulls)[at - 1],
     }
     columns = {name: np.asarray(values, dtype=np.float64) for name, values in numbers.items()}
-    return Outcome(columns, {"t": columns["t"], "seconds": seconds[batch]})
+    return JobOutcome(columns, {"t": columns["t"], "seconds": seconds[batch]})
