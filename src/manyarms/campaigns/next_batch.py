@@ -24,8 +24,12 @@ from manyarms.campaigns.store.store import Result, Snapshot
 from manyarms.learning import Prepared
 from manyarms.policies import Policy, Sparse
 from manyarms.pool.pool import Pool
-from manyarms.run.compact_state import from_bytes, narrowed, take_in, to_bytes, widened
+from manyarms.run.compact_state import CompactState
+from manyarms.run.context import RunContext
+from manyarms.run.feedback import with_feedback, with_oversampling
 from manyarms.run.optimizer import Optimizer
+from manyarms.run.state import RunState
+from manyarms.run.telling import told
 from manyarms.run.trace import Batch
 from manyarms.support.validation import Floats, Ints
 
@@ -92,11 +96,9 @@ class Ground:
         units = assumed_units(given.sign, given.noise, given.signal, given.mean, values_of(seen))
         return given.build_policy(units.noise_std, plate), units
 
-    def run(self, policy: Policy, state: bytes | None) -> Optimizer:
-        """The run as the last ask left it."""
-        if state is None:
-            return Optimizer(self.pool, policy, **self.settings.run_settings(), prepared=self.prepared)
-        return from_bytes(state, self.pool, policy, self.prepared)
+    def context(self, policy: Policy) -> RunContext:
+        """The context of a run on these candidates."""
+        return RunContext.checked(self.pool, policy, **self.settings.run_settings(), prepared=self.prepared)
 
 
 def values_of(seen: Snapshot) -> list[tuple[int, float]]:
@@ -105,22 +107,25 @@ def values_of(seen: Snapshot) -> list[tuple[int, float]]:
 
 
 def current(ground: Ground, seen: Snapshot, plate: bool = False) -> tuple[Optimizer, Units]:
-    """The model with every result told so far, about to be asked, and the units it works in."""
+    """The run with every result told so far, about to be asked, and the units it works in."""
     policy, units = ground.assumed(seen, plate)
+    context = ground.context(policy)
+    saved = None if seen.state is None else CompactState.from_bytes(seen.state)
+    if saved is not None and not ground.settings.learned:
+        saved = _rescaled(saved, units, [each for each in seen.results if each.sequence <= seen.folded])
     if not seen.results or _made_for_the_pool(policy):
-        run = ground.run(policy, seen.state)
-        _tell(run, units, seen)
-        take_in(run)
-        return run, units
+        state = RunState.initial(context) if saved is None else saved.on(context)
+        return Optimizer.of(context, with_feedback(context, _told(context, state, units, seen))), units
     arms = np.unique([each.arm for each in seen.results])
-    if seen.state is not None:
-        state, arms = narrowed(seen.state, arms)
-        seen = replace(seen, state=state)
-    few, seen = ground.only(arms), _among(seen, arms)
-    run = few.run(policy, seen.state)
-    _tell(run, units, seen)
-    learned = _thinned(run, most_inducing(ground.pool.n_arms), len(_fresh(seen)))
-    return ground.run(policy, widened(learned, arms, ground.pool)), units
+    if saved is not None:
+        saved, arms = saved.restricted(arms)
+    few = ground.only(arms).context(policy)
+    state = RunState.initial(few) if saved is None else saved.on(few)
+    state = with_feedback(few, _told(few, state, units, _among(seen, arms)))
+    few, state = _thinned(few, state, most_inducing(ground.pool.n_arms), len(_fresh(seen)))
+    learned = CompactState.of(few, state).expanded(arms, ground.pool.n_arms)
+    context = replace(context, policy=few.policy)
+    return Optimizer.of(context, learned.on(context)), units
 
 
 def _made_for_the_pool(policy: Policy) -> bool:
@@ -136,24 +141,25 @@ def _among(seen: Snapshot, arms: Ints) -> Snapshot:
     return replace(seen, results=tuple(results))
 
 
-def _thinned(run: Optimizer, most: int, fresh: int) -> bytes:
-    """The run with everything learned, on a sketch that is not too large.
+def _thinned(context: RunContext, state: RunState, most: int, fresh: int) -> tuple[RunContext, RunState]:
+    """The run on a sketch that is not too large.
 
     A draw takes the leverage from before the update (BBKB l. 14), by which nearly all of very many new arms
     would enter, so after bulk results the sketch is drawn again. Fewer arms than a draw asks for widen the
     model's intervals and cost accuracy of its mean; they never make it overconfident (spec §1).
     """
-    take_in(run)
-    if not isinstance(run.policy, Sparse) or (fresh <= BULK and run.posterior.state.sketch_size <= most):
-        return to_bytes(run)
-    oversampling = run.policy.oversampling
-    run.extend_horizon(oversampling)
+    policy = state.belief.policy
+    if not isinstance(policy, Sparse) or (fresh <= BULK and state.belief.state.sketch_size <= most):
+        return context, state
+    oversampling = policy.oversampling
+    context, state = with_oversampling(context, state, oversampling)
     for _ in range(_THINNINGS):
-        if run.posterior.state.sketch_size <= most:
+        size = state.belief.state.sketch_size
+        if size <= most:
             break
-        oversampling *= 0.9 * most / run.posterior.state.sketch_size
-        run.extend_horizon(oversampling)
-    return to_bytes(run)
+        oversampling *= 0.9 * most / size
+        context, state = with_oversampling(context, state, oversampling)
+    return context, state
 
 
 def propose(ground: Ground, seen: Snapshot, n: int | None, at_most: int | None) -> Proposal:
@@ -167,7 +173,7 @@ def propose(ground: Ground, seen: Snapshot, n: int | None, at_most: int | None) 
         "effective_dimension": float(record.effective_dimension), **_best(run, units),
     }  # fmt: skip
     names = [str(id) for id in batch.ids]
-    return Proposal(batch, names, _predictions(run, units, batch.arms), facts, to_bytes(run))
+    return Proposal(batch, names, _predictions(run, units, batch.arms), facts, run.compact().to_bytes())
 
 
 def _predictions(run: Optimizer, units: Units, arms: Ints) -> list[Prediction]:
@@ -194,13 +200,12 @@ def _fresh(seen: Snapshot) -> list[Result]:
     return [each for each in seen.results if each.sequence > seen.folded]
 
 
-def _rescale(run: Optimizer, units: Units, known: list[Result]) -> None:
-    """Replace the rewards of the state by the same results in today's units."""
+def _rescaled(saved: CompactState, units: Units, known: list[Result]) -> CompactState:
+    """The state with the same results in today's units."""
     by_arm = grouped((each.arm, each.value) for each in known)
-    history = run.history
-    sums, squares = _sums(history.arms, by_arm, units)
-    history.restore(history.arms, history.counts, sums, squares)
-    run.posterior.refit(run.posterior.state.arms, _sums(run.posterior.state.arms, by_arm, units)[0])
+    sums = _sums(saved.posterior.arms, by_arm, units)[0]
+    history = saved.history.with_rewards(*_sums(saved.history.arms, by_arm, units))
+    return replace(saved, history=history, posterior=replace(saved.posterior, sums=sums))
 
 
 def _sums(arms: Ints, by_arm: dict[int, list[float]], units: Units) -> tuple[Floats, Floats]:
@@ -209,20 +214,20 @@ def _sums(arms: Ints, by_arm: dict[int, list[float]], units: Units) -> tuple[Flo
     return sums, np.array([math.fsum(r * r for r in each) for each in rewards])
 
 
-def _tell(run: Optimizer, units: Units, seen: Snapshot) -> None:
+def _told(context: RunContext, state: RunState, units: Units, seen: Snapshot) -> RunState:
     """Results and given-up tickets since the last ask, in an order that does not depend on who was first."""
-    if seen.state is not None and run.model is None:
-        _rescale(run, units, [each for each in seen.results if each.sequence <= seen.folded])
     fresh = _fresh(seen)
     if seen.forgotten:
-        run.forget(list(seen.forgotten))
+        state = replace(state, tickets=state.tickets.given_up(list(seen.forgotten)))
     asked = {each.ticket: each for each in fresh if each.ticket is not None}
     if asked:
         tickets = sorted(asked)
-        run.tell(tickets, **_outcomes([asked[ticket] for ticket in tickets], units))
+        state = told(context, state, tickets, **_outcomes([asked[ticket] for ticket in tickets], units))
     unasked = sorted((each for each in fresh if each.ticket is None), key=_by_content)
     if unasked:
-        run.tell(arms=np.array([each.arm for each in unasked]), **_outcomes(unasked, units))
+        arms = np.array([each.arm for each in unasked])
+        state = told(context, state, arms=arms, **_outcomes(unasked, units))
+    return state
 
 
 def _by_content(result: Result) -> tuple[int, bool, float]:

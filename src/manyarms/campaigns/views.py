@@ -23,7 +23,7 @@ from manyarms.campaigns.store.store import Snapshot
 from manyarms.errors import MissingExtraError, NoResultsError, OutputError
 from manyarms.kernels.describe import from_description
 from manyarms.learning import LearnedModel
-from manyarms.run.compact_state import model_of
+from manyarms.run.compact_state import CompactState
 from manyarms.run.optimizer import Optimizer
 
 
@@ -98,7 +98,7 @@ def status(campaign: Campaign, model: LearnedModel | None = None) -> dict[str, A
     settings, told, asked = campaign.settings, history(campaign), batches(campaign)
     counts, seen = ticket_counts(campaign), _snapshot(campaign)
     if model is None and seen.state is not None:
-        model = model_of(seen.state)
+        model = CompactState.from_bytes(seen.state).model
     rewards = [(arm, settings.sign * value) for arm, value in values_of(seen)]
     return {
         "campaign": str(campaign.store.where),

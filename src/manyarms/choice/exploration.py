@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from manyarms.choice.selection import BatchContext, FilledBatch, SelectionRule, StartWith
+from manyarms.choice.selection import EXPLORATION, BatchContext, FilledBatch, SelectionRule, StartWith
 from manyarms.support.validation import Ints
 
 SMALLEST = 20  # arms of a plate, from which on it has scouts
@@ -33,9 +33,9 @@ class WithExploration:
         """A plate of n ≥ 20 has ⌊n/5⌋ scouts, fewer where fewer arms are in question."""
         if not context.exactly or context.limit is None or context.limit < SMALLEST:
             return self.rest.fill(context)
-        shuffled = context.stream("scouts").permutation(plausible_maximizers(context))
+        shuffled = context.stream("exploration").permutation(plausible_maximizers(context))
         explored = shuffled[: math.floor(SHARE * context.limit)]
-        return StartWith(tuple(explored.tolist()), self.rest).fill(context)
+        return StartWith(tuple(explored.tolist()), self.rest, EXPLORATION).fill(context)
 
 
 def plausible_maximizers(context: BatchContext) -> Ints:

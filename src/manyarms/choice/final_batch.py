@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from manyarms.choice.selection import BatchContext, FilledBatch, SelectionRule
+from manyarms.choice.selection import FINAL_BATCH, BatchContext, FilledBatch, SelectionRule
 
 NARROWED = 0.5
 
@@ -21,4 +21,5 @@ class FinalBatch:
 
     def fill(self, context: BatchContext) -> FilledBatch:
         """A batch after which none follows."""
-        return self.rest.fill(replace(context, width=NARROWED * context.width))
+        filled = self.rest.fill(replace(context, width=NARROWED * context.width))
+        return replace(filled, why=[FINAL_BATCH] * len(filled.arms))

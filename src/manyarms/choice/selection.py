@@ -43,11 +43,12 @@ class BatchContext:
 
 @dataclass(frozen=True)
 class FilledBatch:
-    """A batch: its arms in order, why it ended, and how far variances may have shrunk by its end."""
+    """A batch: its arms in order, why it ended, how far variances may have shrunk, and why each arm."""
 
     arms: list[int]
     ended_because: str
     ratio: float
+    why: list[str]  # what chose each arm
 
 
 class SelectionRule(Protocol):
@@ -56,6 +57,11 @@ class SelectionRule(Protocol):
     def fill(self, context: BatchContext) -> FilledBatch:
         """Choose arms until the ending, the limit or the pool says stop; no arms when none is allowed."""
 
+
+# What chose an arm (`Batch.why`).
+INITIAL_DESIGN, UPPER_BOUND, EXPLORATION = "initial design", "upper bound", "exploration"
+FINAL_BATCH, THOMPSON_DRAW, HIGHEST_MEAN = "final batch", "Thompson draw", "highest mean"
+REQUESTED = "requested"
 
 LONGEST_BATCH = 10_000  # picks, when nothing else ends a batch: arms without variance never exhaust a ratio
 
@@ -108,12 +114,12 @@ class UpperBounds:
         while True:
             arm, current = contest.top()
             if arm < 0:
-                return FilledBatch(arms, "no arm left", meter.ratio)
+                return FilledBatch(arms, "no arm left", meter.ratio, [UPPER_BOUND] * len(arms))
             arms.append(arm)
             reason = _verdict(context, meter, Pick(arm, float(leverage[arm]), current))
             stop = _reason_to_stop(context, len(arms), reason)
             if stop is not None:
-                return FilledBatch(arms, stop, meter.ratio)
+                return FilledBatch(arms, stop, meter.ratio, [UPPER_BOUND] * len(arms))
             context.overlay.pull(arm)
             contest.chosen(arm)
             width = _widened(context, meter)
@@ -143,7 +149,7 @@ class RepeatTop:
         )
         arm, current = contest.top()
         if arm < 0:
-            return FilledBatch([], "no arm left", meter.ratio)
+            return FilledBatch([], "no arm left", meter.ratio, [])
         wanted = (self.growth**2 - 1) / max(current, 1e-300)
         size, reason = max(1, int(min(wanted, LONGEST_BATCH))), "repeats of one arm"
         most = min(math.inf if context.limit is None else context.limit, context.allowed[arm])
@@ -152,7 +158,7 @@ class RepeatTop:
         feedback = float(context.posterior.leverage[arm])
         for _ in range(size):
             meter.count(Pick(arm, feedback, current))
-        return FilledBatch([arm] * size, reason, meter.ratio)
+        return FilledBatch([arm] * size, reason, meter.ratio, [UPPER_BOUND] * size)
 
 
 @dataclass(frozen=True)
@@ -171,21 +177,23 @@ class EpsilonGreedy:
         allowed = context.allowed
         means = np.where(allowed > 0, context.posterior.mean, -np.inf)
         arms: list[int] = []
+        why: list[str] = []
         while True:
             if context.exactly and means.max() == -np.inf:  # every arm is in the batch: go round once more
                 means = np.where(allowed > 0, context.posterior.mean, -np.inf)
             if means.max() == -np.inf:
-                return FilledBatch(arms, "no arm left", meter.ratio)
+                return FilledBatch(arms, "no arm left", meter.ratio, why)
             left = np.flatnonzero(means > -np.inf)
             random = rng.random() < self.explore
             arm = int(rng.choice(left)) if random else int(np.argmax(means))
             means[arm] = -np.inf
             allowed[arm] -= 1
             arms.append(arm)
+            why.append(EXPLORATION if random else HIGHEST_MEAN)
             reason = _verdict(context, meter, Pick(arm, float(leverage[arm]), float(leverage[arm])))
             stop = _reason_to_stop(context, len(arms), reason)
             if stop is not None:
-                return FilledBatch(arms, stop, meter.ratio)
+                return FilledBatch(arms, stop, meter.ratio, why)
 
 
 @dataclass(frozen=True)
@@ -212,7 +220,7 @@ class ThompsonDraws:
             if context.exactly and not left.any():  # every arm is in the batch: go round once more
                 left = allowed > 0
             if not left.any():
-                return FilledBatch(arms, "no arm left", meter.ratio)
+                return FilledBatch(arms, "no arm left", meter.ratio, [THOMPSON_DRAW] * len(arms))
             arm = int(np.argmax(np.where(left, values, -np.inf)))
             allowed[arm] -= 1
             left[arm] = allowed[arm] > 0 and not self.distinct
@@ -220,8 +228,8 @@ class ThompsonDraws:
             reason = _verdict(context, meter, Pick(arm, float(leverage[arm]), float(leverage[arm])))
             stop = _reason_to_stop(context, len(arms), reason)
             if stop is not None:
-                return FilledBatch(arms, stop, meter.ratio)
-        return FilledBatch(arms, "fixed size", meter.ratio)
+                return FilledBatch(arms, stop, meter.ratio, [THOMPSON_DRAW] * len(arms))
+        return FilledBatch(arms, "fixed size", meter.ratio, [THOMPSON_DRAW] * len(arms))
 
 
 @dataclass(frozen=True)
@@ -237,7 +245,9 @@ class FromDesign:
         context.allowed[picked] -= 1
         if context.exactly and len(picked) < most:
             picked += UniformStart().fill(replace(context, limit=most - len(picked))).arms
-        return FilledBatch(picked, "initial design", _counted(context, picked))
+        return FilledBatch(
+            picked, "initial design", _counted(context, picked), [INITIAL_DESIGN] * len(picked)
+        )
 
 
 @dataclass(frozen=True)
@@ -246,6 +256,7 @@ class StartWith:
 
     arms: tuple[int, ...]
     rest: SelectionRule
+    why: str
 
     def fill(self, context: BatchContext) -> FilledBatch:
         """The arms in order, hallucinated, and as many more as are wanted."""
@@ -254,7 +265,7 @@ class StartWith:
             context.overlay.pull(arm)
         context.allowed[list(self.arms)] -= 1
         more = self.rest.fill(replace(context, limit=context.limit - len(self.arms)))
-        return replace(more, arms=[*self.arms, *more.arms])
+        return replace(more, arms=[*self.arms, *more.arms], why=[*[self.why] * len(self.arms), *more.why])
 
 
 @dataclass(frozen=True)
@@ -264,14 +275,14 @@ class UniformStart:
     def fill(self, context: BatchContext) -> FilledBatch:
         """As many different random arms as were asked for exactly, else one."""
         size = context.limit if context.exactly and context.limit is not None else 1
-        picked = np.empty(0, dtype=np.int64)
+        rng, picked = context.stream("start"), np.empty(0, dtype=np.int64)
         while len(picked) < size:  # more than one turn only when every arm is taken and repeats are allowed
             left = np.flatnonzero(context.allowed > 0)
-            turn = context.stream("start").permutation(left)[: size - len(picked)]
+            turn = rng.permutation(left)[: size - len(picked)]
             context.allowed[turn] -= 1
             picked = np.concatenate([picked, turn])
-        reason = "first arm" if size == 1 else "size asked for"
-        return FilledBatch(picked.tolist(), reason, _counted(context, picked.tolist()))
+        reason, arms = "first arm" if size == 1 else "size asked for", picked.tolist()
+        return FilledBatch(arms, reason, _counted(context, arms), [INITIAL_DESIGN] * len(arms))
 
 
 def _counted(context: BatchContext, arms: list[int]) -> float:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from manyarms.errors import (
+    CheckpointError,
     DuplicateIdError,
     EmptyPoolError,
     InvalidFeaturesError,
@@ -175,6 +176,30 @@ class Pool:
         if ids is not None:
             ids = [*self.ids, *_checked_ids(ids, len(joined) - self.n_arms)]
         return Pool(joined, ids, names=self.names, max_memory=self.max_memory)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Features, ids and names; without the features where they are Python objects."""
+        plain_ids = self.has_ids and all(type(id) in (str, int, float) for id in self.ids)
+        return {
+            "digest": self.digest,
+            "names": self.names,
+            "max_memory": self.max_memory,
+            "ids": self.ids if plain_ids else None,
+            "features": None if self.features.dtype == object else self.features,
+        }
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any], given: Pool | None, place: str) -> Pool:
+        """What `to_plain` wrote, or the pool given, which must be the same; `place` begins messages."""
+        if given is None:
+            if plain["features"] is None:
+                raise CheckpointError(f"{place}: the pool's arms are Python objects; give the pool to load()")
+            given = cls(plain["features"], plain["ids"], names=plain["names"], max_memory=plain["max_memory"])
+        if given.digest != plain["digest"]:
+            raise CheckpointError(
+                f"{place}: the run belongs to another pool (features or ids differ); give that pool to load()"
+            )
+        return given
 
     @cached_property
     def digest(self) -> str:

@@ -23,7 +23,7 @@ class History:
         self.n_arms = count("n_arms", n_arms)
         self._arms: AppendLog[int] = AppendLog()
         self._places: dict[int, int] = {}  # hints, shared by histories that grew from one another
-        self._totals = np.zeros((3, 0))  # counts, sums, squares, by order of first pull
+        self._totals: Floats = np.zeros((3, 0))  # counts, sums, squares, by order of first pull
 
     def __len__(self) -> int:
         return len(self._arms)
@@ -41,17 +41,17 @@ class History:
     @property
     def counts(self) -> Floats:
         """Pulls of each of `arms`."""
-        return self._totals[0].copy()
+        return np.array(self._totals[0])
 
     @property
     def sums(self) -> Floats:
         """Sum of rewards of each of `arms`."""
-        return self._totals[1].copy()
+        return np.array(self._totals[1])
 
     @property
     def squares(self) -> Floats:
         """Sum of squared rewards of each of `arms`."""
-        return self._totals[2].copy()
+        return np.array(self._totals[2])
 
     def count_of(self, arm: int) -> int:
         """Pulls of one arm, zero when it was never pulled."""
@@ -87,7 +87,7 @@ class History:
                 for row, amount in enumerate((np.ones_like(values), values, values * values)):
                     np.add.at(totals[row], where, amount)
         if not np.isfinite(totals).all():
-            overflow = ~np.isfinite(totals).all(axis=0)
+            overflow = np.asarray(~np.isfinite(totals).all(axis=0))
             reward = next(v for arm, v in zip(indices.tolist(), values, strict=True) if overflow[places[arm]])
             raise InvalidRewardError(f"reward {reward} is too large: the sum of squared rewards overflows")
         return self._with(self.n_arms, self._arms.added(fresh), {arm: places[arm] for arm in fresh}, totals)

@@ -12,6 +12,8 @@ import numpy as np
 from manyarms.choice.exploration import WithExploration
 from manyarms.choice.final_batch import FinalBatch
 from manyarms.choice.selection import (
+    INITIAL_DESIGN,
+    REQUESTED,
     BatchContext,
     FilledBatch,
     FromDesign,
@@ -92,9 +94,7 @@ def asked(context: RunContext, state: RunState, wanted: BatchRequest) -> tuple[R
         seconds=time.perf_counter() - started,
         why=why,
     )
-    after = replace(
-        state, tickets=later, trace=state.trace.with_batch(record), n_batches=state.n_batches + 1
-    )
+    after = replace(state, tickets=later, trace=state.trace.with_batch(record), n_batches=state.n_batches + 1)
     ids = context.pool.ids_of(arms)
     return after, Batch(arms, ids, tickets, filled.ended_because, filled.ratio, why)
 
@@ -121,7 +121,7 @@ def _filled(context: RunContext, state: RunState, wanted: BatchRequest, width: f
     size = wanted.limit - len(allowed.first) if wanted.exactly and wanted.limit is not None else None
     rule = _selection_rule(context, state, allowed.others, size, wanted.final)
     first = tuple(allowed.first.tolist())
-    return (StartWith(first, rule, "requested") if first else rule).fill(batch)
+    return (StartWith(first, rule, REQUESTED) if first else rule).fill(batch)
 
 
 def _selection_rule(
@@ -142,7 +142,7 @@ def _selection_rule(
         return rule
     if size is None or size <= len(left):
         return FromDesign(left)
-    return StartWith(left, rule, "initial design")
+    return StartWith(left, rule, INITIAL_DESIGN)
 
 
 def _left_of_design(state: RunState, allowed: Floats) -> tuple[int, ...]:

@@ -42,7 +42,9 @@ class Memory:
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Memory:
         """What `to_plain` wrote."""
-        return cls(**{**plain, "drawn": tuple(plain["drawn"]), "probabilities": tuple(plain["probabilities"])})
+        return cls(
+            **{**plain, "drawn": tuple(plain["drawn"]), "probabilities": tuple(plain["probabilities"])}
+        )
 
 
 @dataclass(frozen=True)

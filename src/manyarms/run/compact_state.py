@@ -1,6 +1,6 @@
-"""A run without its pool: only what cannot be rebuilt, a few kilobytes even for a pool of millions.
+"""A run without anything of the pool's size: a few kilobytes even for a pool of millions.
 
-The posterior is built anew on the same inducing arms, which costs O(A·m²) and agrees with the saved one up to
+The posterior is built anew on the same inducing arms, which costs O(A·m²) and agrees with the original up to
 rounding (a sketch by frequent directions, SOFUL's, depends on the order of pulls and starts over). Two runs
 restored from the same bytes are the same bit for bit.
 """
@@ -8,131 +8,189 @@ restored from the same bytes are the same bit for bit.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from manyarms.choice.prior_draws import CorrectedPrior
 from manyarms.errors import CheckpointError, ManyarmsError
-from manyarms.learning import LearnedModel, Prepared, model_from
-from manyarms.policies import Policy
-from manyarms.pool.pool import Pool
-from manyarms.run.checkpoint import (
-    carry_on,
-    pack,
-    part,
-    read_archive,
-    restored_policy,
-    started,
-    write_archive,
-)
-from manyarms.run.optimizer import Optimizer
-from manyarms.support.validation import Ints
+from manyarms.learning import LearnedModel, model_from
+from manyarms.posterior.history import History
+from manyarms.run.belief import Belief, Memory
+from manyarms.run.context import RunContext
+from manyarms.run.results import ToldResult
+from manyarms.run.state import RunState
+from manyarms.run.tickets import Tickets, relabelled
+from manyarms.run.version_2 import upgraded
+from manyarms.support.archive import read_archive, write_archive
+from manyarms.support.validation import Floats, Ints
 
-FORMAT = "manyarms run without its pool"
-_REBUILT_FROM = ("inducing", "arms", "counts", "sums")  # of the posterior
+FORMAT, VERSION = "manyarms run without its pool", 3
 _NAME = "the saved state"
+_COUNTERS = ("n_unasked", "n_batches", "n_feedbacks")
 
 
-def take_in(run: Optimizer) -> None:
-    """Learn from what was told, as the next ask would."""
-    run._take_feedback()
+@dataclass(frozen=True)
+class Conditioned:
+    """What a posterior stands on: inducing arms, arms pulled, how often, and the sums of their values."""
+
+    inducing: Ints
+    arms: Ints
+    counts: Floats
+    sums: Floats
 
 
-def to_bytes(run: Optimizer) -> bytes:
-    """The run without its pool, the columns over it, and the trace of past batches."""
-    stream = io.BytesIO()
-    arrays = {f"posterior_{name}": getattr(run.posterior.state, name) for name in _REBUILT_FROM}
-    write_archive(stream, run, FORMAT, {"pool": _shape(run.pool)}, arrays)
-    return stream.getvalue()
+@dataclass(frozen=True)
+class CompactState:
+    """A run state without its posterior over the pool and without the trace of past batches."""
 
+    n_arms: int
+    n_features: int
+    model: LearnedModel | None
+    memory: Memory
+    posterior: Conditioned
+    history: History
+    tickets: Tickets
+    waiting: tuple[ToldResult, ...]
+    design: tuple[int, ...] | None
+    n_unasked: int
+    n_batches: int
+    n_feedbacks: int
 
-def model_of(data: bytes) -> LearnedModel | None:
-    """What a run that `to_bytes` wrote has learned; None where its kernel was given."""
-    manifest, _ = read_archive(io.BytesIO(data), _NAME, FORMAT)
-    model = manifest.get("model")
-    return None if model is None else model_from(model)
+    @classmethod
+    def of(cls, context: RunContext, state: RunState) -> CompactState:
+        """The compact form of a state."""
+        belief, posterior = state.belief, state.belief.state
+        return cls(
+            n_arms=context.pool.n_arms,
+            n_features=context.pool.n_features,
+            model=belief.model,
+            memory=belief.memory,
+            posterior=Conditioned(posterior.inducing, posterior.arms, posterior.counts, posterior.sums),
+            history=state.history,
+            tickets=state.tickets,
+            waiting=state.waiting,
+            design=state.design,
+            **{name: getattr(state, name) for name in _COUNTERS},
+        )
 
+    def on(self, context: RunContext) -> RunState:
+        """The state on its pool (the caller knows that it is the same), under the context's policy."""
+        shape = context.pool.n_arms, context.pool.n_features
+        if (self.n_arms, self.n_features) != shape:
+            saved = (self.n_arms, self.n_features)
+            raise CheckpointError(f"{_NAME}: of a pool of shape {saved}, this pool has shape {shape}")
+        model = self.model if context.prepared is not None else None
+        if model is None and context.prepared is not None:
+            return RunState.initial(context)
+        belief = Belief.initial(context, model)
+        known = self.posterior
+        state = belief.process.rebuilt(belief.state, known.inducing, known.arms, known.counts, known.sums)
+        sampler = None if belief.prior is None else belief.prior.sampler
+        prior = CorrectedPrior.of(sampler, state)
+        return RunState(
+            belief=replace(belief, state=state, memory=self.memory, prior=prior),
+            history=self.history,
+            encoded_arms=self.n_arms,
+            modelled_arms=self.n_arms,
+            tickets=self.tickets,
+            waiting=self.waiting,
+            design=self.design,
+            **{name: getattr(self, name) for name in _COUNTERS},
+        )
 
-def from_bytes(
-    data: bytes, pool: Pool, policy: Policy | None = None, prepared: Prepared | None = None
-) -> Optimizer:
-    """Take up a run that `to_bytes` wrote, on the same pool (the caller knows that it is the same).
+    # ------------------------------------------------------------------ on fewer arms, and back
 
-    A policy given here replaces the saved one: the past is kept, kernel, ridge and rules are the new ones.
-    `prepared` is what a learned model sees of the pool, where that has been found out before.
-    """
-    manifest, arrays = read_archive(io.BytesIO(data), _NAME, FORMAT)
-    try:
-        if manifest["pool"] != _shape(pool):
-            raise CheckpointError(f"{_NAME}: of a pool of shape {manifest['pool']}, this has {_shape(pool)}")
-        run = started(pool, policy or restored_policy(_NAME, manifest["policy"]), manifest, prepared)
-        saved = part(arrays, "posterior_")
-        counts = saved["counts"].astype(np.int64)
-        rewards = np.zeros(counts.sum())
-        rewards[np.cumsum(counts) - counts] = saved["sums"]  # one pull of each arm carries its whole sum
-        run.posterior.rebuild(saved["inducing"], np.repeat(saved["arms"], counts), rewards)
-        carry_on(run, manifest, arrays, first_ticket=manifest["ledger"]["next_ticket"])
-    except ManyarmsError:
-        raise
-    except (KeyError, ValueError, TypeError, IndexError) as problem:
-        raise CheckpointError(f"{_NAME}: damaged: {problem!r}") from None
-    return run
+    @property
+    def arms(self) -> Ints:
+        """Every arm that the run has to do with."""
+        named = [
+            *self.memory.drawn,
+            *self.tickets.arms,
+            *(result.arm for result in self.waiting),
+            *(self.design or ()),
+        ]
+        parts = [self.posterior.inducing, self.posterior.arms, self.history.arms, named]
+        return np.unique(np.concatenate([np.asarray(part, dtype=np.int64) for part in parts]))
 
+    def restricted(self, arms: Ints) -> tuple[CompactState, Ints]:
+        """The same run on these arms and those it has to do with, and which arms they are.
 
-def narrowed(data: bytes, arms: Ints) -> tuple[bytes, Ints]:
-    """The same run on fewer arms: these, and those it has to do with. The bytes, and which arms they are.
+        What a run learns depends on the arms pulled alone, as long as its policy makes no feature map for the
+        pool, so it can learn on the few, and `expanded` takes it back to the many.
+        """
+        kept = np.union1d(self.arms, arms)
+        return self._relabelled(lambda old: np.searchsorted(kept, old), len(kept)), kept
 
-    What a run learns depends on the arms pulled alone, as long as its policy makes no feature map for the
-    pool, so it can learn on the few and `widened` can take it back to the many.
-    """
-    manifest, arrays = read_archive(io.BytesIO(data), _NAME, FORMAT)
-    kept = np.unique(np.concatenate([arms, *(labels for _, labels in _labels(manifest, arrays))]))
-    return _relabelled(manifest, arrays, lambda old: np.searchsorted(kept, old), len(kept)), kept
+    def expanded(self, arms: Ints, n_arms: int) -> CompactState:
+        """A run on some arms of a pool, on all of them."""
+        return self._relabelled(lambda old: arms[old], n_arms)
 
+    def _relabelled(self, label: Callable[[Ints], Ints], n_arms: int) -> CompactState:
+        known = self.posterior
+        named = relabelled((result.arm for result in self.waiting), label)
+        waiting = (replace(result, arm=arm) for result, arm in zip(self.waiting, named, strict=True))
+        return replace(
+            self,
+            n_arms=n_arms,
+            memory=self.memory.relabelled(label),
+            posterior=replace(known, inducing=label(known.inducing), arms=label(known.arms)),
+            history=self.history.relabelled(label, n_arms),
+            tickets=self.tickets.relabelled(label),
+            waiting=tuple(waiting),
+            design=None if self.design is None else tuple(relabelled(self.design, label)),
+        )
 
-def widened(data: bytes, arms: Ints, pool: Pool) -> bytes:
-    """A run on some arms of a pool, on all of them."""
-    manifest, arrays = read_archive(io.BytesIO(data), _NAME, FORMAT)
-    return _relabelled(manifest, arrays, lambda old: arms[old], pool.n_arms)
+    # ------------------------------------------------------------------ bytes
 
+    def to_bytes(self) -> bytes:
+        """An archive."""
+        known = self.posterior
+        stream = io.BytesIO()
+        write_archive(
+            stream,
+            {
+                "format": FORMAT,
+                "version": VERSION,
+                "pool": [self.n_arms, self.n_features],
+                "model": None if self.model is None else self.model.describe(),
+                "memory": self.memory.to_plain(),
+                "posterior": dict(vars(known)),
+                "history": self.history.to_plain(),
+                "tickets": self.tickets.to_plain(),
+                "waiting": [result.to_plain() for result in self.waiting],
+                "design": None if self.design is None else list(self.design),
+                **{name: getattr(self, name) for name in _COUNTERS},
+            },
+        )
+        return stream.getvalue()
 
-def _labels(manifest: dict[str, Any], arrays: dict[str, Any]) -> list[tuple[str, Ints]]:
-    """Every list of arms in the light form, by its place."""
-    ledger = manifest["ledger"]
-    places = {name: arrays[name] for name in ("posterior_inducing", "posterior_arms", "history_arms")} | {
-        "drawn": manifest["memory"]["drawn"],
-        "pending": [arm for _, arm in ledger["pending"]],
-        "failures": [arm for arm, _ in ledger["failures"]],
-        "waiting": [arm for _, _, arm, _ in manifest["waiting"]],
-        "plan": manifest["plan"] or [],
-    }
-    return [(place, np.array(labels, dtype=np.int64)) for place, labels in places.items()]
+    @classmethod
+    def from_bytes(cls, data: bytes) -> CompactState:
+        """What `to_bytes` wrote, by this version of the package or the one before."""
+        plain = read_archive(io.BytesIO(data), _NAME, FORMAT, VERSION, older={2: upgraded})
+        try:
+            return cls._from_plain(plain)
+        except ManyarmsError:
+            raise
+        except (KeyError, ValueError, TypeError, IndexError) as problem:
+            raise CheckpointError(f"{_NAME}: damaged: {problem!r}") from None
 
-
-def _relabelled(
-    manifest: dict[str, Any], arrays: dict[str, Any], label: Callable[[Ints], Ints], n_arms: int
-) -> bytes:
-    new = {place: label(old) for place, old in _labels(manifest, arrays)}
-    plain = {place: labels.tolist() for place, labels in new.items()}
-    ledger, memory = dict(manifest["ledger"]), {**manifest["memory"], "drawn": plain["drawn"]}
-    ledger["pending"] = [
-        (ticket, arm) for (ticket, _), arm in zip(ledger["pending"], plain["pending"], strict=True)
-    ]
-    ledger["failures"] = [(arm, n) for (_, n), arm in zip(ledger["failures"], plain["failures"], strict=True)]
-    waiting = [
-        [kind, order, arm, reward]
-        for (kind, order, _, reward), arm in zip(manifest["waiting"], plain["waiting"], strict=True)
-    ]
-    moved = manifest | {
-        "memory": memory, "ledger": ledger, "waiting": waiting,
-        "plan": None if manifest["plan"] is None else plain["plan"],
-        "started_with": n_arms, "modelled_with": n_arms, "pool": [n_arms, manifest["pool"][1]],
-    }  # fmt: skip
-    stream = io.BytesIO()
-    pack(stream, moved, arrays | {name: labels for name, labels in new.items() if name in arrays})
-    return stream.getvalue()
-
-
-def _shape(pool: Pool) -> list[int]:
-    return [pool.n_arms, pool.n_features]
+    @classmethod
+    def _from_plain(cls, plain: Mapping[str, Any]) -> CompactState:
+        n_arms, n_features = plain["pool"]
+        design = plain["design"]
+        return cls(
+            n_arms=n_arms,
+            n_features=n_features,
+            model=None if plain["model"] is None else model_from(plain["model"]),
+            memory=Memory.from_plain(plain["memory"]),
+            posterior=Conditioned(**plain["posterior"]),
+            history=History.from_plain(plain["history"], n_arms),
+            tickets=Tickets.from_plain(plain["tickets"]),
+            waiting=tuple(ToldResult.from_plain(result) for result in plain["waiting"]),
+            design=None if design is None else tuple(design),
+            **{name: plain[name] for name in _COUNTERS},
+        )

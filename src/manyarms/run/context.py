@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike
 
 from manyarms.errors import InvalidParameterError, UnsuitableKernelError
 from manyarms.learning import Prepared, prepare
-from manyarms.learning.prepared import takes
+from manyarms.learning.prepared_pool import takes
 from manyarms.policies import Policy, default_policy
 from manyarms.pool.pool import Pool
 from manyarms.run.eligibility import repeats_setting

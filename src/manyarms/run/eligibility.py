@@ -47,7 +47,9 @@ class Eligibility:
                 else "no arm is eligible"
             )
         if exactly and limit is not None and possible < limit:
-            raise NothingToAskError(f"{limit} arms were asked for, but only {int(possible)} pulls are allowed")
+            raise NothingToAskError(
+                f"{limit} arms were asked for, but only {int(possible)} pulls are allowed"
+            )
 
     @property
     def others(self) -> Floats:

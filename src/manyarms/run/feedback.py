@@ -113,7 +113,9 @@ def _started_from(belief: Belief, seen: Targets, basis: Ints, rng: np.random.Gen
 # ---------------------------------------------------------------------- a longer horizon
 
 
-def with_oversampling(context: RunContext, state: RunState, oversampling: float) -> tuple[RunContext, RunState]:
+def with_oversampling(
+    context: RunContext, state: RunState, oversampling: float
+) -> tuple[RunContext, RunState]:
     """Go on with another q̄ and draw the sketch again on all arms so far (BKB, "Tuning q̄")."""
     policy = state.belief.policy
     if not isinstance(policy.inducing_rule(), LeverageScores | IncrementalLeverage):

@@ -192,5 +192,5 @@ def _print_progress(done: int, budget: int, run: Optimizer) -> None:
     best = run.best() if len(run.history) else None
     found = "" if best is None else f", best {best.id!r} at {best.mean:.4g} ± {best.std:.2g}"
     end = "\n" if done >= budget else ""
-    sys.stderr.write(f"\r{done}/{budget} evaluations, {len(run.trace)} batches{found}{end}")
+    sys.stderr.write(f"\r{done}/{budget} evaluations, {run.n_batches} batches{found}{end}")
     sys.stderr.flush()

@@ -39,7 +39,7 @@ class RewardScale:
         return ends if self.sign > 0 else (ends[1], ends[0])
 
     def spread(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
-        """Mean and standard deviation in the user's units; half of mean ± std where the transform is curved."""
+        """Mean and standard deviation in the user's units; half of mean ± std where rewards are transformed."""
         if self.model is None:
             return self.rewards(mean), std
         return self.rewards(mean), 0.5 * np.abs(self.rewards(mean + std) - self.rewards(mean - std))

@@ -78,9 +78,7 @@ class Tickets:
         return replace(
             self,
             pending=dict(zip(self.pending, relabelled(self.pending.values(), label), strict=True)),
-            failures=dict(
-                zip(relabelled(self.failures, label), self.failures.values(), strict=True)
-            ),
+            failures=dict(zip(relabelled(self.failures, label), self.failures.values(), strict=True)),
         )
 
     @property
@@ -102,9 +100,9 @@ class Tickets:
         """What `to_plain` wrote."""
         return cls(
             plain["next_ticket"],
-            {ticket: arm for ticket, arm in plain["pending"]},
+            dict(plain["pending"]),
             frozenset(plain["forgotten"]),
-            {arm: times for arm, times in plain["failures"]},
+            dict(plain["failures"]),
         )
 
 
