@@ -2,7 +2,8 @@
 
 Every setting below runs on every pool, batch size and seed; a run is one file's worth of lines in
 FOLDER/runs.csv and is not repeated when it is already there, so an interrupted experiment goes on where
-it stopped. The tables at the end are those of docs/measurements.md: the share of the top 1 % found and how many
+it stopped. The tables at the end are those of docs/measurements.md: the share of the top 1 % found and
+how many
 arms of the pool are better than the best one found.
 Settings named after other libraries (`benchmarks/peer_choices.py`) run only when they are asked for by name.
 Pools come from the folder named by MANYARMS_DATA; `generated` needs none. The groups `further` and
