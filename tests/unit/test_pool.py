@@ -627,7 +627,7 @@ def test_repr_is_short() -> None:
 
 
 def test_booleans_are_not_taken_for_packed_bytes() -> None:
-    with pytest.raises(InvalidFeaturesError, match="hold bool, the arms of the pool uint8"):
+    with pytest.raises(InvalidFeaturesError, match="hold bool, the arms of the pool hold uint8"):
         Pool(np.full((2, 3), 7, dtype=np.uint8)).extended(np.ones((1, 3), dtype=bool))
 
 

@@ -251,14 +251,14 @@ def test_npz_by_name_and_by_default(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arrays", "options", "says"),
     [
-        ({"a": VALUES, "b": VALUES}, {}, "say which array holds the features"),
+        ({"a": VALUES, "b": VALUES}, {}, "state which array holds the features"),
         ({"a": VALUES}, {"features": "z"}, "no array 'z'"),
         ({"a": VALUES}, {"id": "z"}, "no array 'z'"),
-        ({"a": VALUES, "b": VALUES}, {"features": ["a", "b"]}, "say which array"),
+        ({"a": VALUES, "b": VALUES}, {"features": ["a", "b"]}, "state which array"),
         ({"a": np.array([{}, {}], dtype=object)}, {}, "not a readable npz"),
         ({"a": [[1.0, np.nan]]}, {}, "feature nan in row 0, column 1"),
         ({"a": np.empty((0, 2))}, {}, "at least one arm"),
-        ({}, {}, "say which array"),
+        ({}, {}, "state which array"),
     ],
     ids=repr,
 )
@@ -327,7 +327,7 @@ def test_a_directory_is_no_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["p", "p.txt", "p.xlsx", "p.gz", "p.zip", ".csv"])
 def test_an_unknown_ending_is_named_with_the_known_ones(write: Any, name: str) -> None:
-    refused(write(name, TEXT), r"known endings are \.csv")
+    refused(write(name, TEXT), r"known extensions are \.csv")
 
 
 @pytest.mark.parametrize(
@@ -394,7 +394,7 @@ def test_a_damaged_header_of_an_npy_gives_no_other_error_than_ours(write: Any) -
 
 @pytest.mark.parametrize("name", ["p.npy.gz", "p.parquet.gz", "p.csv.bz2"])
 def test_only_text_tables_may_be_compressed(write: Any, name: str) -> None:
-    refused(write(name, b"anything"), "known endings")
+    refused(write(name, b"anything"), "known extensions")
 
 
 def test_a_first_line_without_names_is_not_called_an_empty_file(write: Any) -> None:
