@@ -1,4 +1,4 @@
-"""The experiments behind the defaults run, and go on where they were stopped."""
+"""The experiments behind the defaults run, and continue where they were interrupted."""
 
 from __future__ import annotations
 
