@@ -69,7 +69,7 @@ def main(folder: Path = Path("build") / "demo") -> None:
     started = time.perf_counter()
     for step in STEPS:
         print(f"\n$ manyarms {step}", flush=True)
-        command = [sys.executable, "-c", "from manyarms.cli.main import main; main()", *shlex.split(step)]
+        command = [sys.executable, "-m", "manyarms", *shlex.split(step)]
         if subprocess.run(command, cwd=folder, check=False).returncode:
             sys.exit(1)
     summarise(folder, truth, time.perf_counter() - started)

@@ -12,7 +12,8 @@ import pytest
 from manyarms import errors
 from manyarms.campaigns.batch_file import write_batch
 from manyarms.campaigns.campaign import Campaign
-from manyarms.campaigns.views import batches, history, status
+from manyarms.campaigns.queries import batches, history
+from manyarms.campaigns.status import status
 from tests.campaigns.support import LEARNED, made, request, results, step, value_of, write_pool
 
 

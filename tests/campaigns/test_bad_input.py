@@ -16,7 +16,7 @@ import pytest
 
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.pool_file import files
-from manyarms.campaigns.views import history, ticket_counts
+from manyarms.campaigns.queries import history, ticket_counts
 from tests.campaigns.support import COMMAND, Done, cli, command, made, results, write_pool
 
 BAD_INPUT, BAD_CAMPAIGN, NOTHING = 3, 4, 5

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from manyarms.campaigns.campaign import Campaign
-from manyarms.campaigns.views import ticket_counts
+from manyarms.campaigns.queries import ticket_counts
 from tests.campaigns.support import COMMAND, command, value_of, wait_until, write_pool
 
 MEASURE = """

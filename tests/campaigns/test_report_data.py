@@ -21,7 +21,7 @@ from manyarms.campaigns.report.data import (
     thinned,
     told_before,
 )
-from manyarms.campaigns.report.scales import Scale, number, round_step, scale
+from manyarms.campaigns.report.scales import AxisScale, number, round_step, scale
 from manyarms.errors import InvalidParameterError
 from tests.campaigns.reports import batch, measurement, report
 
@@ -183,9 +183,9 @@ def test_ticks_are_few_different_and_inside(values: list[float]) -> None:
 
 
 def test_ticks_at_known_places() -> None:
-    assert [label for _, label in Scale(0.0, 10.0).ticks(5)] == ["0", "2", "4", "6", "8", "10"]
-    assert [label for _, label in Scale(-0.5, 0.5).ticks(4)] == ["−0.50", "−0.25", "0.00", "0.25", "0.50"]
-    assert [label for _, label in Scale(0.5, 3.5, whole=True).ticks(8)] == ["1", "2", "3"]
+    assert [label for _, label in AxisScale(0.0, 10.0).ticks(5)] == ["0", "2", "4", "6", "8", "10"]
+    assert [label for _, label in AxisScale(-0.5, 0.5).ticks(4)] == ["−0.50", "−0.25", "0.00", "0.25", "0.50"]
+    assert [label for _, label in AxisScale(0.5, 3.5, whole=True).ticks(8)] == ["1", "2", "3"]
     assert scale([0, 2e9]).unit == "×10⁹"
 
 

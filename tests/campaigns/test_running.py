@@ -14,10 +14,11 @@ import pytest
 
 from manyarms import errors
 from manyarms.campaigns.campaign import Campaign
-from manyarms.campaigns.views import batches, history, status
+from manyarms.campaigns.queries import batches, history
+from manyarms.campaigns.status import status
 from manyarms.campaigns.workers import running
 from manyarms.campaigns.workers.command_trials import LONGEST_NOTE, StoppedError, TrialFailedError
-from manyarms.campaigns.workers.running import Plan, run
+from manyarms.campaigns.workers.running import RunPlan, run
 from manyarms.support.interrupts import deferred_interrupts
 from tests.campaigns.support import made, value_of, write_pool
 
@@ -51,7 +52,7 @@ def test_the_number_of_workers_fills_rounds_and_their_speed_changes_nothing(tmp_
     for name, seconds in (("a.db", 0.0), ("b.db", 0.01)):
         with made(tmp_path, name, budget=30) as campaign:
             tally = run(
-                campaign, lambda s=seconds: Bench(seconds=s * len(threading.enumerate())), Plan(workers=3)
+                campaign, lambda s=seconds: Bench(seconds=s * len(threading.enumerate())), RunPlan(workers=3)
             )
             assert (tally.measured, tally.stopped_because) == (30, "budget spent")
             assert batches(campaign)[0]["size"] == 1
@@ -62,26 +63,26 @@ def test_the_number_of_workers_fills_rounds_and_their_speed_changes_nothing(tmp_
 
 def test_stops_after_so_many_trials_at_a_target_or_when_nothing_is_left(tmp_path):
     with made(tmp_path, repeats="forbid") as campaign:
-        assert run(campaign, Bench, Plan(trials=7, batch=4)).measured == 7
-        tally = run(campaign, Bench, Plan(batch=5, until=0.8))
+        assert run(campaign, Bench, RunPlan(trials=7, batch=4)).measured == 7
+        tally = run(campaign, Bench, RunPlan(batch=5, until=0.8))
         assert tally.stopped_because == "target reached"
         assert tally.best >= 0.8
         assert status(campaign)["tickets"]["open"] == 0  # those not measured were given up
-        assert run(campaign, Bench, Plan(batch=50)).stopped_because == "nothing left to ask"
+        assert run(campaign, Bench, RunPlan(batch=50)).stopped_because == "nothing left to ask"
         assert status(campaign)["results"]["candidates"] == 120
 
 
 def test_failures_are_retried_told_with_their_reason_and_end_a_hopeless_run(tmp_path):
     with made(tmp_path) as campaign:
         bench = Bench(broken=(1,))
-        tally = run(campaign, lambda: bench, Plan(batch=3, trials=6, retries=2))
+        tally = run(campaign, lambda: bench, RunPlan(batch=3, trials=6, retries=2))
         assert (tally.measured, tally.failed) == (5, 1)
         assert bench.attempts.count(1) == 3
         (failed,) = [each for each in history(campaign) if each.failed]
         assert (failed.ticket, failed.note) == (1, "broken")
         with pytest.raises(errors.TrialsFailingError, match="broken"):
-            run(campaign, lambda: Bench(broken="all"), Plan(batch=8, retries=0))
-        assert status(campaign)["tickets"]["failed"] >= running.HOPELESS
+            run(campaign, lambda: Bench(broken="all"), RunPlan(batch=8, retries=0))
+        assert status(campaign)["tickets"]["failed"] >= running.MAX_CONSECUTIVE_FAILURES
 
 
 def test_tickets_of_a_dead_process_are_taken_up_and_those_of_a_living_one_left_alone(tmp_path):
@@ -94,7 +95,7 @@ def test_tickets_of_a_dead_process_are_taken_up_and_those_of_a_living_one_left_a
         campaign.ask(2, worker="another machine/2", lease_seconds=-1)
         campaign.ask(2)  # somebody's own, without a lease
         bench = Bench()
-        run(campaign, lambda: bench, Plan(trials=4))
+        run(campaign, lambda: bench, RunPlan(trials=4))
     assert sorted(bench.attempts)[:2] == [0, 1]
     assert not {2, 3, 4, 5, 8, 9} & set(bench.attempts)
 
@@ -106,7 +107,7 @@ def test_a_dead_child_nobody_reaped_and_a_number_given_out_again_are_gone(tmp_pa
         for worker in (f"{child.pid}", f"{os.getppid()}@1", f"{os.getppid()}"):
             campaign.ask(2, worker=f"{socket.gethostname()}/{worker}", lease_seconds=1000)
         bench = Bench()
-        run(campaign, lambda: bench, Plan(trials=5))
+        run(campaign, lambda: bench, RunPlan(trials=5))
     child.wait()
     assert bench.attempts[:4] == [0, 1, 2, 3]
     assert not {4, 5} & set(bench.attempts)
@@ -117,7 +118,7 @@ def test_leases_are_renewed_while_a_trial_goes_on(tmp_path):
     with made(tmp_path) as campaign, Campaign(tmp_path / "c.db") as other:
         threading.Timer(1.5, gate.set).start()
         threading.Timer(1.0, lambda: other.ask(1)).start()  # would give up tickets that are overdue
-        run(campaign, lambda: Bench(gate=gate), Plan(trials=1, lease_seconds=0.6))
+        run(campaign, lambda: Bench(gate=gate), RunPlan(trials=1, lease_seconds=0.6))
         assert status(campaign)["tickets"]["forgotten"] == 0
 
 
@@ -130,7 +131,7 @@ def test_two_workers_who_measured_the_same_ticket_have_both_measured_something(t
             gate.set()
 
         threading.Timer(0.5, interfere).start()
-        run(campaign, lambda: Bench(gate=gate), Plan(trials=1))
+        run(campaign, lambda: Bench(gate=gate), RunPlan(trials=1))
         assert [each.ticket for each in history(campaign)] == [0, None]
         assert len({each.id for each in history(campaign)}) == 1
 
@@ -144,7 +145,7 @@ def test_results_the_database_does_not_take_are_put_in_a_file(tmp_path, monkeypa
 
         monkeypatch.setattr(campaign, "tell", refuse)
         with pytest.raises(errors.DatabaseError, match="1 results are in untold"):
-            run(campaign, Bench, Plan(trials=1))
+            run(campaign, Bench, RunPlan(trials=1))
         monkeypatch.undo()
         (rescued,) = tmp_path.glob("untold-*.csv")
         assert campaign.tell_file(rescued).new == 1
@@ -177,7 +178,7 @@ def test_what_was_measured_when_a_run_is_interrupted_is_told(tmp_path):
 
         campaign.tell = slow
         with pytest.raises(KeyboardInterrupt):
-            run(campaign, Later, Plan(workers=3, batch=3))
+            run(campaign, Later, RunPlan(workers=3, batch=3))
         assert history(campaign)[0].ticket == 0
         assert status(campaign)["tickets"]["told"] == 3
 
@@ -208,7 +209,7 @@ def test_reasons_of_failures_can_hold_anything(tmp_path):
             raise ValueError("\udc80 and \0" + "x" * 10_000)
 
     with made(tmp_path) as campaign:
-        assert run(campaign, Odd, Plan(trials=1)).failed == 1
+        assert run(campaign, Odd, RunPlan(trials=1)).failed == 1
         (failed,) = history(campaign)
         assert failed.note.startswith("ValueError: \\xdc80 and \\x00xxx")
         assert len(failed.note) == LONGEST_NOTE
@@ -229,6 +230,6 @@ def test_a_target_is_reached_although_a_ticket_was_given_up_meanwhile(tmp_path):
                 self.gate.set()
 
         gate = threading.Event()
-        tally = run(campaign, lambda: Good(gate=gate), Plan(workers=3, batch=3, until=5.0))
+        tally = run(campaign, lambda: Good(gate=gate), RunPlan(workers=3, batch=3, until=5.0))
         assert tally.stopped_because == "target reached"
         assert status(campaign)["tickets"]["forgotten"] == 2

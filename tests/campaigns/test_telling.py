@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from manyarms import errors
-from manyarms.campaigns.results_file import read_outcomes
-from manyarms.campaigns.views import history, status
+from manyarms.campaigns.queries import history
+from manyarms.campaigns.results_file import read_results
+from manyarms.campaigns.status import status
 from tests.campaigns.support import made
 
 
@@ -142,7 +143,7 @@ def test_unknown_tickets_and_ids_are_named_and_nothing_is_kept(campaign):
 
 def test_tab_separated_files_byte_order_marks_and_strange_ids():
     text = '﻿ticket\tname\tvalue\n\t"a""b,\nc"\t1\n'.encode()
-    (row,) = read_outcomes(text, "r.tsv", "name")
+    (row,) = read_results(text, "r.tsv", "name")
     assert (row.ticket, row.name, row.value) == (None, 'a"b,\nc', 1.0)
 
 

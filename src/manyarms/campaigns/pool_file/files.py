@@ -130,7 +130,7 @@ def _from_parquet(path: Path, names: Sequence[str], rows: Sequence[int] | None) 
     return columns
 
 
-def on_disk(stream: IO[Any]) -> None:
+def flush_to_disk(stream: IO[Any]) -> None:
     """Leave nothing in buffers, neither ours nor, for a file, the system's."""
     stream.flush()
     if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):  # a pipe or a terminal cannot be synchronised
@@ -147,7 +147,7 @@ def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     try:
         with open(partial, mode, **text) as stream:
             yield stream
-            on_disk(stream)
+            flush_to_disk(stream)
         os.replace(partial, path)
     except OSError as problem:
         partial.unlink(missing_ok=True)

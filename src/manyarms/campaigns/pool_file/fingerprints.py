@@ -15,7 +15,7 @@ from manyarms.campaigns.pool_file.files import replacing
 from manyarms.errors import MissingExtraError, OutputError, TableError, shown
 
 RADIUS, BITS = 2, 1024
-Progress = Callable[[int, int], None]
+ProgressCallback = Callable[[int, int], None]
 _REPORT_EVERY = 500
 
 
@@ -24,7 +24,7 @@ def fingerprints(
     column: str,
     key: str,
     smiles: Callable[[], Sequence[str]],
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
     rows: int | None = None,
 ) -> NDArray[np.uint8]:
     """Morgan fingerprints of a SMILES column, from the cache when this very file was seen before.
@@ -52,7 +52,7 @@ def fingerprints(
 
 
 def computed_fingerprints(
-    path: Path, column: str, smiles: Sequence[str], progress: Progress | None = None
+    path: Path, column: str, smiles: Sequence[str], progress: ProgressCallback | None = None
 ) -> NDArray[np.uint8]:
     """One row of packed bits per molecule; a text that is no molecule is named with its row."""
     try:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyarms.campaigns.pool_file.files import column_names, digest, text_columns
-from manyarms.campaigns.pool_file.fingerprints import Progress, fingerprints
+from manyarms.campaigns.pool_file.fingerprints import ProgressCallback, fingerprints
 from manyarms.errors import (
     ChangedPoolError,
     SettingsError,
@@ -23,7 +23,7 @@ from manyarms.errors import (
 from manyarms.pool.pool import Pool
 from manyarms.pool.tables import read_table
 
-MANY_TEXTS = 100  # different texts of a category, at most
+MAX_CATEGORIES = 100  # different texts of a category, at most
 _DIGITS = 18  # of a row number, at most
 
 
@@ -72,7 +72,7 @@ class Source:
             )
         return replace(self, path=path)
 
-    def read(self, progress: Progress | None = None) -> Pool:
+    def read(self, progress: ProgressCallback | None = None) -> Pool:
         """The pool itself."""
         try:
             return self._read(progress)
@@ -82,7 +82,7 @@ class Source:
                 f"and --features names the columns of numbers to use"
             ) from None
 
-    def _read(self, progress: Progress | None) -> Pool:
+    def _read(self, progress: ProgressCallback | None) -> Pool:
         if not self.molecular and not self.categories:
             return Pool.read(self.path, id=self.id, features=self.features)
         if not self.path.is_file():
@@ -101,7 +101,7 @@ class Source:
         names = self.feature_columns()
         parts = [read_table(self.path, features=names).features] if names else []
         for name in names:
-            if self._behind(name) != name:
+            if self._column_of(name) != name:
                 raise TableError(
                     f"{self.path}: column {name!r} is called like a text of a category: rename it"
                 )
@@ -110,10 +110,10 @@ class Source:
             if empty is not None:
                 raise TableError(f"{self.path}: row {empty}, column {column!r}: the cell is empty")
             kinds, codes = np.unique(texts, return_inverse=True)
-            if len(kinds) > MANY_TEXTS:
+            if len(kinds) > MAX_CATEGORIES:
                 raise TableError(
                     f"{self.path}: column {column!r} holds {len(kinds)} different texts, "
-                    f"more than {MANY_TEXTS}: too many for categories; "
+                    f"more than {MAX_CATEGORIES}: too many for categories; "
                     f"--features names the columns of numbers to use without it"
                 )
             parts.append(np.eye(len(kinds))[codes])
@@ -122,12 +122,12 @@ class Source:
 
     def blocks(self, names: Sequence[str]) -> list[str]:
         """The user's column behind each feature; texts of one category share a length-scale."""
-        return [self._behind(name) for name in names]
+        return [self._column_of(name) for name in names]
 
-    def _behind(self, name: str) -> str:
+    def _column_of(self, name: str) -> str:
         return next((column for column in self.categories if name.startswith(f"{column} = ")), name)
 
-    def _fingerprints(self, progress: Progress | None) -> NDArray[np.uint8]:
+    def _fingerprints(self, progress: ProgressCallback | None) -> NDArray[np.uint8]:
         assert self.smiles is not None
         column = self.smiles
         key = self.digest or digest(self.path)

@@ -9,17 +9,17 @@ from manyarms.campaigns.report.data import (
     Batches,
     Calibration,
     Point,
-    Progress,
+    ProgressData,
     batch_data,
     calibration_data,
     central,
     progress_data,
     regret_data,
 )
-from manyarms.campaigns.report.marks import Box, Chart, Dots, Line, Mark, Rug
+from manyarms.campaigns.report.marks import Chart, Dots, Line, Mark, Rectangle, Rug
 from manyarms.campaigns.report.markup import tip
-from manyarms.campaigns.report.scales import Scale, counting_scale, number, percent, scale
-from manyarms.campaigns.report.values import Report
+from manyarms.campaigns.report.scales import AxisScale, counting_scale, number, percent, scale
+from manyarms.campaigns.report.values import CampaignReport
 
 
 @dataclass(frozen=True)
@@ -33,28 +33,28 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Missing:
+class MissingFigure:
     """A figure for which there is nothing to draw yet."""
 
     title: str
     why: str
 
 
-def thinning(drawn: int, of: int, what: str = "measurements") -> list[str]:
+def thinning_note(drawn: int, of: int, what: str = "measurements") -> list[str]:
     """The sentence that owns up to marks left out."""
     return [f"{drawn:,} of {of:,} {what} are drawn, evenly spaced."] if drawn < of else []
 
 
-def strays(outside: int) -> list[str]:
+def outside_note(outside: int) -> list[str]:
     """The sentence that owns up to dots beyond the edge."""
     return [f"{outside:,} of the dots drawn lie outside the range shown."] if outside else []
 
 
-def progress_figure(report: Report) -> Figure | Missing:
+def progress_figure(report: CampaignReport) -> Figure | MissingFigure:
     """The best so far, every measurement, and the model's interval for its best candidate."""
     data, title = progress_data(report), "Best so far"
     if not data.n_values:
-        return Missing(title, "No measurement has given a value yet.")
+        return MissingFigure(title, "No measurement has given a value yet.")
     y = progress_range(data, report.optimum)
     outside = sum(not 0 <= y.share(value) <= 1 for _, value in data.points)
     label = (
@@ -66,20 +66,20 @@ def progress_figure(report: Report) -> Figure | Missing:
     return Figure(title, progress_caption(data, outside), progress_legend(data, report.optimum), chart)
 
 
-def progress_caption(data: Progress, outside: int) -> list[str]:
+def progress_caption(data: ProgressData, outside: int) -> list[str]:
     """What is drawn, what is not, and what to make of it."""
     caption = ["The line is the best value measured so far; each dot is one measurement."]
-    caption += thinning(len(data.points), data.n_values) + strays(outside)
-    caption += thinning(len(data.failed), data.n_failed, "failures")
+    caption += thinning_note(len(data.points), data.n_values) + outside_note(outside)
+    caption += thinning_note(len(data.failed), data.n_failed, "failures")
     if data.model:
         caption.append(
             "The band is the model's interval for the candidate it held best when each batch was asked."
         )
-        caption += thinning(len(data.model), data.n_model, "batches")
+        caption += thinning_note(len(data.model), data.n_model, "batches")
     return [*caption, "With noise, the best of many measurements looks better than its candidate is."]
 
 
-def progress_range(data: Progress, optimum: float | None) -> Scale:
+def progress_range(data: ProgressData, optimum: float | None) -> AxisScale:
     """Values, best and optimum in full; intervals, which may be very wide, for half as much again."""
     span = central(value for _, value in data.points)
     assert span is not None
@@ -92,10 +92,10 @@ def progress_range(data: Progress, optimum: float | None) -> Scale:
     return scale([low, high])
 
 
-def progress_marks(data: Progress, optimum: float | None) -> list[Mark]:
+def progress_marks(data: ProgressData, optimum: float | None) -> list[Mark]:
     """From the back to the front."""
     marks: list[Mark] = [
-        Box(held.start, held.end, held.lower, held.upper, "band",
+        Rectangle(held.start, held.end, held.lower, held.upper, "band",
             f"batch {held.batch}: {number(held.mean)}, from {number(held.lower)} to {number(held.upper)}")
         for held in data.model
     ]  # fmt: skip
@@ -112,7 +112,7 @@ def progress_marks(data: Progress, optimum: float | None) -> list[Mark]:
     return marks
 
 
-def progress_legend(data: Progress, optimum: float | None) -> list[tuple[str, str]]:
+def progress_legend(data: ProgressData, optimum: float | None) -> list[tuple[str, str]]:
     """Only what is there."""
     entries = [("best", "best measured so far", True), ("dots", "measurement", True)]
     entries += [("band", "model's interval for its best", bool(data.model))]
@@ -124,11 +124,11 @@ def progress_legend(data: Progress, optimum: float | None) -> list[tuple[str, st
     return [(style, text) for style, text, present in entries if present]
 
 
-def regret_figure(report: Report) -> Figure | Missing:
+def regret_figure(report: CampaignReport) -> Figure | MissingFigure:
     """Average regret, where the optimum is known."""
     data, title = regret_data(report), "Regret"
     if not data.n_values:
-        return Missing(title, "No measurement has given a value yet.")
+        return MissingFigure(title, "No measurement has given a value yet.")
     last = data.average[-1][1]
     caption = [
         "How far measurements fell short of the known optimum, averaged from the first to each.",
@@ -141,11 +141,11 @@ def regret_figure(report: Report) -> Figure | Missing:
     return Figure(title, caption, [], chart)
 
 
-def calibration_figure(report: Report) -> Figure | Missing:
+def calibration_figure(report: CampaignReport) -> Figure | MissingFigure:
     """Predicted against measured, with the line on which they agree."""
     data, title = calibration_data(report), "Predicted against measured"
     if not data.n_pairs:
-        return Missing(title, "No measurement with a prediction yet.")
+        return MissingFigure(title, "No measurement with a prediction yet.")
     sides = [central(side) or (0.0, 0.0) for side in zip(*[(p, v) for _, p, v in data.points], strict=True)]
     both = scale([end for side in sides for end in side])
     ends = [both.low * 10.0**both.exponent, both.high * 10.0**both.exponent]
@@ -165,7 +165,7 @@ def calibration_figure(report: Report) -> Figure | Missing:
 def calibration_caption(data: Calibration, outside: int) -> list[str]:
     """The share inside the 90 % interval, and what that interval counts."""
     caption = ["Predictions are those made when the candidate was handed out."]
-    caption += thinning(len(data.points), data.n_pairs) + strays(outside)
+    caption += thinning_note(len(data.points), data.n_pairs) + outside_note(outside)
     if data.n_intervals:
         share = percent(data.inside / data.n_intervals)
         caption.append(f"{share} of the measured values lie inside their 90 % interval, which")
@@ -173,11 +173,11 @@ def calibration_caption(data: Calibration, outside: int) -> list[str]:
     return [*caption, f"Typical (root mean square) error {number(data.error)}."]
 
 
-def batch_figures(report: Report) -> list[Figure | Missing]:
+def batch_figures(report: CampaignReport) -> list[Figure | MissingFigure]:
     """Sizes with the reasons for ending, the seconds, and the size of the dictionary."""
     if not report.batches:
         return [
-            Missing(title, "No batch has been asked yet.")
+            MissingFigure(title, "No batch has been asked yet.")
             for title in ("Batch sizes", "Seconds per batch", "Dictionary size")
         ]
     data = batch_data(report.batches)
@@ -185,7 +185,7 @@ def batch_figures(report: Report) -> list[Figure | Missing]:
     return [sizes_figure(data, each), seconds_figure(data, each, report), dictionary_figure(data, each)]
 
 
-def batch_axis(data: Batches) -> Scale:
+def batch_axis(data: Batches) -> AxisScale:
     """Batch numbers, with room for half a bar at each end."""
     return counting_scale(data.bars[0].first - 0.5, data.bars[-1].last + 0.5)
 
@@ -205,7 +205,7 @@ def sizes_figure(data: Batches, each: list[str]) -> Figure:
             if height := bar.reasons.get(reason, 0.0):
                 text = f"{named(bar.first, bar.last)}: {number(height)}, {tip(reason)}"
                 left, right = bar.first - 0.5 + gap, bar.last + 0.5 - gap
-                marks.append(Box(left, right, floor, floor + height, styles[reason], text))
+                marks.append(Rectangle(left, right, floor, floor + height, styles[reason], text))
                 floor += height
     largest = max(bar.size for bar in data.bars)
     y = scale([largest], from_zero=True, whole=True)
@@ -216,7 +216,7 @@ def sizes_figure(data: Batches, each: list[str]) -> Figure:
     return Figure("Batch sizes", caption, legend, chart)
 
 
-def seconds_figure(data: Batches, each: list[str], report: Report) -> Figure:
+def seconds_figure(data: Batches, each: list[str], report: CampaignReport) -> Figure:
     """What thinking costs."""
     seconds = sum(batch.seconds for batch in report.batches if math.isfinite(batch.seconds))
     pulls = max(1, sum(batch.size for batch in report.batches))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeVar
 
-from manyarms.campaigns.report.values import BatchLine, Measurement, Report
+from manyarms.campaigns.report.values import BatchLine, CampaignReport, Measurement
 
 MOST_POINTS = 1000  # dots in a chart
 MOST_STEPS = 400  # corners of a line
@@ -47,7 +47,7 @@ def beats(goal: str, value: float, other: float) -> bool:
     return value > other if goal == "maximise" else value < other
 
 
-def improvements(report: Report) -> list[tuple[Measurement, float]]:
+def improvements(report: CampaignReport) -> list[tuple[Measurement, float]]:
     """The measurements that were the best so far when they came in."""
     found: list[tuple[Measurement, float]] = []
     for measurement, value in values_of(report.measurements):
@@ -69,7 +69,7 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Progress:
+class ProgressData:
     """Dots, the best so far, the model's intervals, failed trials (each thinned, with the whole count)."""
 
     points: list[tuple[Measurement, float]]
@@ -83,7 +83,7 @@ class Progress:
 
 
 def central(values: Iterable[float]) -> tuple[float, float] | None:
-    """The range of values, or of their central 98 % when a few strays would make the rest unreadable."""
+    """The range of values, or of their central 98 % when a few outliers would make the rest unreadable."""
     ordered = sorted(values)
     if not ordered:
         return None
@@ -93,15 +93,15 @@ def central(values: Iterable[float]) -> tuple[float, float] | None:
     return (low, high) if 0 < 10 * (high - low) < whole else (ordered[0], ordered[-1])
 
 
-def progress_data(report: Report) -> Progress:
+def progress_data(report: CampaignReport) -> ProgressData:
     """How the search went, against the number of measurements."""
     values = values_of(report.measurements)
     last = max((m.number for m in report.measurements), default=0)
     failed = [m.number for m in report.measurements if value_of(m) is None]
     best = [(float(m.number), value) for m, value in improvements(report)]
     end = max(1.03 * last, last + 1.0)
-    held = holdings(report)
-    return Progress(
+    held = best_intervals(report)
+    return ProgressData(
         thinned(values, MOST_POINTS), len(values), staircase(thinned(best, MOST_STEPS), last),
         intervals(thinned(held, MOST_STEPS), end), len(held), thinned(failed, MOST_STEPS), len(failed), end,
     )  # fmt: skip
@@ -115,7 +115,7 @@ def staircase(points: list[Point], end: float) -> list[Point]:
     return [*corners, (end, corners[-1][1])] if corners else []
 
 
-def holdings(report: Report) -> list[Interval]:
+def best_intervals(report: CampaignReport) -> list[Interval]:
     """What the model held of its best candidate at each batch, an instant long."""
     told = told_before(report)
     return [
@@ -133,7 +133,7 @@ def intervals(held: list[Interval], end: float) -> list[Interval]:
     return [replace(interval, end=until) for interval, until in zip(held, ends, strict=True)]
 
 
-def told_before(report: Report) -> dict[int, float]:
+def told_before(report: CampaignReport) -> dict[int, float]:
     """How many measurements were in when each batch was asked, as far as its results show.
 
     A batch was asked before its own first result, and before the batches after it were.
@@ -158,7 +158,7 @@ class Regret:
     total: float
 
 
-def regret_data(report: Report) -> Regret:
+def regret_data(report: CampaignReport) -> Regret:
     """How much the measurements fell short of the known optimum, on average up to each."""
     assert report.optimum is not None
     sign = 1.0 if report.goal == "maximise" else -1.0
@@ -231,7 +231,7 @@ class Calibration:
     n_intervals: int
 
 
-def calibration_data(report: Report) -> Calibration:
+def calibration_data(report: CampaignReport) -> Calibration:
     """What was predicted against what was measured."""
     pairs = [
         (m, predicted, value)
@@ -258,7 +258,7 @@ class Headline:
     note: str = ""
 
 
-def headline_data(report: Report) -> list[Headline]:
+def headline_data(report: CampaignReport) -> list[Headline]:
     """What a reader wants to know first."""
     best = improvements(report)[-1:]
     failed = sum(value_of(m) is None for m in report.measurements)

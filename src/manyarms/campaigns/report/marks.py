@@ -9,7 +9,7 @@ from typing import Protocol
 
 from manyarms.campaigns.report.data import Point
 from manyarms.campaigns.report.markup import Markup, join, tag
-from manyarms.campaigns.report.scales import Scale
+from manyarms.campaigns.report.scales import AxisScale
 
 LETTER = 6.9  # pixels that a character of a 12-pixel font takes at most, on average
 TOP, BOTTOM, RIGHT = 26.0, 46.0, 22.0
@@ -19,8 +19,8 @@ TOP, BOTTOM, RIGHT = 26.0, 46.0, 22.0
 class Area:
     """The rectangle that data are drawn in, with what its edges stand for."""
 
-    x: Scale
-    y: Scale
+    x: AxisScale
+    y: AxisScale
     width: float
     height: float
 
@@ -85,7 +85,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Box:
+class Rectangle:
     """A rectangle between two values of each axis, with a tooltip."""
 
     left: float
@@ -127,8 +127,8 @@ class Chart:
     """A chart without a size. `label` says in words what it shows, for those who cannot see it."""
 
     label: str
-    x: Scale
-    y: Scale
+    x: AxisScale
+    y: AxisScale
     x_title: str
     y_title: str
     marks: list[Mark] = field(default_factory=list)

@@ -10,7 +10,7 @@ from importlib.resources import files
 
 from manyarms.campaigns.report.charts import (
     Figure,
-    Missing,
+    MissingFigure,
     batch_figures,
     calibration_figure,
     progress_figure,
@@ -19,14 +19,14 @@ from manyarms.campaigns.report.charts import (
 from manyarms.campaigns.report.data import headline_data
 from manyarms.campaigns.report.markup import Markup, join, shortened, tag, user_text
 from manyarms.campaigns.report.scales import number
-from manyarms.campaigns.report.values import BatchLine, Report, TopRow
+from manyarms.campaigns.report.values import BatchLine, CampaignReport, TopRow
 
 # Pixels of a chart by the room it has; the style sheet shows one of the drawings.
 SIZES = {"full": (1200, 380), "half": (600, 330), "narrow": (340, 270)}
 MOST_ROWS = 200  # of the table of batches
 
 
-def render(report: Report) -> str:
+def render(report: CampaignReport) -> str:
     """The report as one self-contained HTML page."""
     style = Markup(files("manyarms.campaigns.report").joinpath("page.css").read_text(encoding="utf-8"))
     page = tag("html", head(report.title, style), body(report), lang="en")
@@ -52,10 +52,10 @@ def head(title: str, style: Markup) -> Markup:
     )
 
 
-def body(report: Report) -> Markup:
+def body(report: CampaignReport) -> Markup:
     """From what matters most to what was set."""
     sizes, seconds, dictionary = batch_figures(report)
-    progress: list[Figure | Missing] = [progress_figure(report)]
+    progress: list[Figure | MissingFigure] = [progress_figure(report)]
     if report.optimum is not None:
         progress.append(regret_figure(report))
     main = [
@@ -69,7 +69,7 @@ def body(report: Report) -> Markup:
     return tag("body", masthead(report), tag("main", join(main)), tag("footer", tag("p", foot)))
 
 
-def masthead(report: Report) -> Markup:
+def masthead(report: CampaignReport) -> Markup:
     """Title and headline facts."""
     cards = []
     for line in headline_data(report):
@@ -89,7 +89,7 @@ def section(title: str, content: Markup) -> Markup:
     return tag("section", tag("h2", title), content)
 
 
-def figures(shown: Sequence[Figure | Missing]) -> Markup:
+def figures(shown: Sequence[Figure | MissingFigure]) -> Markup:
     """Side by side where there is room; one alone takes the whole width."""
     alone = len(shown) == 1
     rooms = list(SIZES) if alone else ["half", "narrow"]
@@ -98,10 +98,10 @@ def figures(shown: Sequence[Figure | Missing]) -> Markup:
     )
 
 
-def figure(item: Figure | Missing, rooms: list[str]) -> Markup:
+def figure(item: Figure | MissingFigure, rooms: list[str]) -> Markup:
     """A chart drawn for each kind of room, with its words."""
     title = tag("h3", item.title)
-    if isinstance(item, Missing):
+    if isinstance(item, MissingFigure):
         return tag("figure", tag("figcaption", title), tag("p", item.why, class_="empty"))
     keys = [tag("li", swatch(style), tag("bdi", text)) for style, text in item.legend]
     return tag(
@@ -127,7 +127,7 @@ def swatch(style: str) -> Markup:
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """A column of a table; numbers stand to the right."""
 
     name: str
@@ -140,14 +140,14 @@ class Column:
         return "num" if self.numeric else None
 
 
-def figures_column(name: str, values: Iterable[float]) -> Column:
+def figures_column(name: str, values: Iterable[float]) -> TableColumn:
     """A column of numbers."""
-    return Column(name, [number(value) for value in values], numeric=True)
+    return TableColumn(name, [number(value) for value in values], numeric=True)
 
 
-def own_column(name: str, cells: list[str]) -> Column:
+def own_column(name: str, cells: list[str]) -> TableColumn:
     """A column of the user's."""
-    return Column(name, cells, numeric=all(map(looks_numeric, cells)))
+    return TableColumn(name, cells, numeric=all(map(looks_numeric, cells)))
 
 
 def looks_numeric(text: str) -> bool:
@@ -159,7 +159,7 @@ def looks_numeric(text: str) -> bool:
     return True
 
 
-def table(columns: list[Column], label: str) -> Markup:
+def table(columns: list[TableColumn], label: str) -> Markup:
     """A table that scrolls in its own box when it is wider than the screen."""
     names = [tag("th", user_text(column.name, 30), scope="col", class_=column.style) for column in columns]
     rows = []
@@ -178,7 +178,7 @@ def top_table(top: list[TopRow]) -> Markup:
     own = dict.fromkeys(name for row in top for name in row.columns)
     columns = [
         figures_column("rank", [row.rank for row in top]),
-        Column("id", [row.id for row in top]),
+        TableColumn("id", [row.id for row in top]),
         figures_column("model mean", [row.mean for row in top]),
         figures_column("model sd", [row.std for row in top]),
         figures_column("pulls", [row.pulls for row in top]),
@@ -195,9 +195,9 @@ def batch_table(batches: list[BatchLine]) -> Markup:
     shown = batches[: -MOST_ROWS - 1 : -1]
     columns = [
         figures_column("batch", [batch.number for batch in shown]),
-        Column("asked", [batch.asked_at for batch in shown]),
+        TableColumn("asked", [batch.asked_at for batch in shown]),
         figures_column("pulls", [batch.size for batch in shown]),
-        Column("ended because", [batch.ended_because for batch in shown]),
+        TableColumn("ended because", [batch.ended_because for batch in shown]),
         figures_column("variance ratio", [batch.ratio for batch in shown]),
         figures_column("dictionary", [batch.dictionary_size for batch in shown]),
         figures_column("seconds", [batch.seconds for batch in shown]),

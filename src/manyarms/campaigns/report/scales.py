@@ -36,7 +36,7 @@ def percent(share: float) -> str:
 
 
 @dataclass(frozen=True)
-class Scale:
+class AxisScale:
     """A stretch of numbers, kept in units of 10^exponent so that neither 1e-300 nor 1e300 is special."""
 
     low: float
@@ -76,7 +76,7 @@ def round_step(least: float) -> float:
     return next(factor * base for factor in (1.0, 2.0, 2.5, 5.0, 10.0) if factor * base >= least * (1 - 1e-9))
 
 
-def scale(values: Iterable[float], *, from_zero: bool = False, whole: bool = False) -> Scale:
+def scale(values: Iterable[float], *, from_zero: bool = False, whole: bool = False) -> AxisScale:
     """The stretch that holds these values with some air; a single value gets a stretch around it."""
     drawn = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
     drawn += [0.0] if from_zero else []
@@ -85,7 +85,7 @@ def scale(values: Iterable[float], *, from_zero: bool = False, whole: bool = Fal
     low, high = low / 10.0**exponent, high / 10.0**exponent
     size = max(abs(low), abs(high))
     if size < NARROWEST:
-        return Scale(0.0 if from_zero else -1.0, 1.0, exponent, whole)
+        return AxisScale(0.0 if from_zero else -1.0, 1.0, exponent, whole)
     if high - low <= NARROWEST * size:
         low, high = low - AIR * size, high + AIR * size
     air = AIR * (high - low)
@@ -93,7 +93,7 @@ def scale(values: Iterable[float], *, from_zero: bool = False, whole: bool = Fal
         low -= air
     if not (from_zero and high == 0):
         high += air
-    return Scale(low, high, exponent, whole)
+    return AxisScale(low, high, exponent, whole)
 
 
 def exponent_of(size: float) -> int:
@@ -103,6 +103,6 @@ def exponent_of(size: float) -> int:
     return max(-300, 3 * math.floor(math.log10(size) / 3))
 
 
-def counting_scale(low: float, high: float) -> Scale:
+def counting_scale(low: float, high: float) -> AxisScale:
     """A stretch of whole numbers, exactly from low to high."""
-    return Scale(low, high if high > low else low + 1.0, whole=True)
+    return AxisScale(low, high if high > low else low + 1.0, whole=True)

@@ -54,7 +54,7 @@ class TopRow:
 
 
 @dataclass(frozen=True)
-class Report:
+class CampaignReport:
     """Everything the page shows. Measurements are in the order of telling.
 
     optimum: the best true value, where it is known.

@@ -25,7 +25,7 @@ def _function(name: str) -> Any:
     return found
 
 
-def _said(problem: BaseException) -> dict[str, str]:
+def _error(problem: BaseException) -> dict[str, str]:
     return {"error": f"{type(problem).__name__}: {problem}"}
 
 
@@ -45,14 +45,14 @@ def main() -> None:
     try:
         function = _function(sys.argv[1])
     except Exception as problem:
-        answer(_said(problem))
+        answer(_error(problem))
         return
     answer({"ready": True})
     for line in questions:
         try:
             answer({"value": float(function(SimpleNamespace(**json.loads(line))))})
         except Exception as problem:
-            answer(_said(problem))
+            answer(_error(problem))
 
 
 if __name__ == "__main__":

@@ -20,23 +20,23 @@ from pathlib import Path
 
 from manyarms.campaigns.campaign import Campaign, Issued
 from manyarms.campaigns.pool_file.files import replacing
-from manyarms.campaigns.results_file import Outcome
+from manyarms.campaigns.queries import budget_left, ticket_counts
+from manyarms.campaigns.results_file import ReportedResult
 from manyarms.campaigns.store.schema import OPEN, TICKETS
 from manyarms.campaigns.store.store import Ticket
 from manyarms.campaigns.text import one_line
-from manyarms.campaigns.views import budget_left, ticket_counts
 from manyarms.campaigns.workers.command_trials import LONGEST_NOTE, StoppedError, Trial, TrialFailedError
 from manyarms.campaigns.workers.processes import is_gone, own_name
 from manyarms.errors import BudgetSpentError, DatabaseError, NothingToAskError, TrialsFailingError
 from manyarms.support.interrupts import deferred_interrupts
 
-HOPELESS = 20  # failures in a row
-_FAREWELL = 2.0  # seconds that workers have to put down a trial that was cut off
-_Done = tuple[Issued, float | str | None]  # a value, why there is none, or None for a trial cut off
+MAX_CONSECUTIVE_FAILURES = 20  # failures in a row
+_STOP_SECONDS = 2.0  # seconds that workers have to put down a trial that was cut off
+_Finished = tuple[Issued, float | str | None]  # a value, why there is none, or None for a trial cut off
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """How to run: workers, when to stop, and what to do with a trial that gives nothing."""
 
     workers: int = 1
@@ -60,18 +60,18 @@ class Tally:
     notes: list[str] = field(default_factory=list)  # why trials failed, the last few
 
 
-Follow = Callable[[Tally], None]
+OnProgress = Callable[[Tally], None]
 
 
 def run(
-    campaign: Campaign, make_trial: Callable[[], Trial], plan: Plan, follow: Follow | None = None
+    campaign: Campaign, make_trial: Callable[[], Trial], plan: RunPlan, on_progress: OnProgress | None = None
 ) -> Tally:
     """Measure until the budget, the number of trials, the target or the pool ends it.
 
     On an exception, Ctrl-C among them, running trials are cut off; their tickets stay leased to this
     process, and the next run on this machine takes them up again.
     """
-    runner = _Runner(campaign, make_trial, plan, follow)
+    runner = _Runner(campaign, make_trial, plan, on_progress)
     try:
         runner.loop()
     finally:
@@ -81,12 +81,16 @@ def run(
 
 class _Runner:
     def __init__(
-        self, campaign: Campaign, make_trial: Callable[[], Trial], plan: Plan, follow: Follow | None
+        self,
+        campaign: Campaign,
+        make_trial: Callable[[], Trial],
+        plan: RunPlan,
+        on_progress: OnProgress | None,
     ) -> None:
-        self.campaign, self.plan, self.follow = campaign, plan, follow
+        self.campaign, self.plan, self.on_progress = campaign, plan, on_progress
         self.tally, self.name = Tally(), own_name()
         self._jobs: queue.SimpleQueue[Issued | None] = queue.SimpleQueue()
-        self._done: deque[_Done] = deque()  # measured and not told yet: emptied by telling alone
+        self._done: deque[_Finished] = deque()  # measured and not told yet: emptied by telling alone
         self._news = threading.Event()
         self._trials = [make_trial() for _ in range(plan.workers)]
         self._failures_in_a_row = 0
@@ -117,20 +121,20 @@ class _Runner:
     def _round(self) -> list[Issued]:
         """Tickets to measure now: those without a worker first, else a new batch."""
         left = self._left()
-        jobs = self._adopted(left)
+        jobs = self._adopt_abandoned(left)
         try:
             if not jobs:
-                jobs = self._asked(self.plan.batch, left)
+                jobs = self._ask(self.plan.batch, left)
             missing = self.plan.workers - len(jobs)
             if self.plan.batch is None and missing > 0 and self._nothing_told():
-                jobs += self._filled_up(missing, None if left is None else left - len(jobs))
+                jobs += self._fill_up(missing, None if left is None else left - len(jobs))
         except BudgetSpentError:
             self.tally.stopped_because = "" if jobs else "budget spent"
         except NothingToAskError:
             pass
         return jobs
 
-    def _asked(self, n: int | None, left: int | None) -> list[Issued]:
+    def _ask(self, n: int | None, left: int | None) -> list[Issued]:
         held = {"worker": self.name, "lease_seconds": self.plan.lease_seconds}
         if n is None:
             return self.campaign.ask(at_most=left, **held)  # type: ignore[arg-type]
@@ -140,10 +144,10 @@ class _Runner:
         except NothingToAskError:  # fewer than n are left
             return self.campaign.ask(at_most=n, **held)  # type: ignore[arg-type]
 
-    def _filled_up(self, missing: int, left: int | None) -> list[Issued]:
+    def _fill_up(self, missing: int, left: int | None) -> list[Issued]:
         """A batch that leaves workers idle gets company, chosen with the batch taken as pulled."""
         n = min([missing, *(size for size in (left, self._budget_left()) if size is not None)])
-        return self._asked(n, None) if n > 0 else []
+        return self._ask(n, None) if n > 0 else []
 
     def _budget_left(self) -> int | None:
         return budget_left(self.campaign.settings.budget, ticket_counts(self.campaign))
@@ -154,7 +158,7 @@ class _Runner:
             seen = self.campaign.store.snapshot(connection)
         return seen.sequence == seen.folded
 
-    def _adopted(self, at_most: int | None) -> list[Issued]:
+    def _adopt_abandoned(self, at_most: int | None) -> list[Issued]:
         """Open tickets of runs that are gone: their lease is over, or their process on this machine is."""
         store, moment = self.campaign.store, time.time()
         leased = (TICKETS.c.state == OPEN, TICKETS.c.lease_until.is_not(None))
@@ -198,7 +202,7 @@ class _Runner:
             self._news.wait(max(0.0, renew - time.monotonic()))
             with deferred_interrupts():
                 waiting -= self._tell_finished()
-            if self._failures_in_a_row >= HOPELESS:
+            if self._failures_in_a_row >= MAX_CONSECUTIVE_FAILURES:
                 raise TrialsFailingError(
                     f"the last {self._failures_in_a_row} trials all failed: {self.tally.notes[-1]}"
                 )
@@ -216,20 +220,20 @@ class _Runner:
         self._tell(done)
         return {job.ticket for job, _ in done}
 
-    def _tell(self, done: Sequence[_Done]) -> None:
+    def _tell(self, done: Sequence[_Finished]) -> None:
         outcomes = [_outcome(job, value) for job, value in done if value is not None]
         if not outcomes:
             return
         try:
             self.campaign.tell(outcomes)
         except DatabaseError as problem:
-            raise DatabaseError(f"{problem}; {self._rescued(outcomes)}") from problem
+            raise DatabaseError(f"{problem}; {self._save_unrecorded(outcomes)}") from problem
         for outcome in outcomes:
             self._count(outcome)
-        if self.follow is not None:
-            self.follow(self.tally)
+        if self.on_progress is not None:
+            self.on_progress(self.tally)
 
-    def _rescued(self, outcomes: Sequence[Outcome]) -> str:
+    def _save_unrecorded(self, outcomes: Sequence[ReportedResult]) -> str:
         """Results that the database did not take, in a file of their own that can be told later."""
         path = Path(f"untold-{os.getpid()}-{time.time_ns()}.csv")
         with replacing(path) as stream:
@@ -241,7 +245,7 @@ class _Runner:
             )
         return f"{len(outcomes)} results are in {path}: tell that file later"
 
-    def _count(self, outcome: Outcome) -> None:
+    def _count(self, outcome: ReportedResult) -> None:
         tally, sign = self.tally, self.campaign.settings.sign
         if outcome.value is None:
             tally.failed += 1
@@ -266,18 +270,18 @@ class _Runner:
             trial.close()
         for _ in self._trials:
             self._jobs.put(None)
-        deadline = time.monotonic() + _FAREWELL
+        deadline = time.monotonic() + _STOP_SECONDS
         with deferred_interrupts():
             for thread in self._threads:
                 thread.join(max(0.0, deadline - time.monotonic()))
             self._tell_finished()
 
 
-def _outcome(job: Issued, value: float | str) -> Outcome:
+def _outcome(job: Issued, value: float | str) -> ReportedResult:
     where = f"ticket {job.ticket}"
     if isinstance(value, str):
-        return Outcome(where, job.ticket, None, None, note=one_line(value)[:LONGEST_NOTE])
-    return Outcome(where, job.ticket, None, value)
+        return ReportedResult(where, job.ticket, None, None, note=one_line(value)[:LONGEST_NOTE])
+    return ReportedResult(where, job.ticket, None, value)
 
 
 def _abandoned(ticket: Ticket, moment: float) -> bool:

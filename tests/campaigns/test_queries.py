@@ -21,8 +21,11 @@ from manyarms.campaigns.assumptions import (
     replicate_noise,
 )
 from manyarms.campaigns.campaign import Campaign
+from manyarms.campaigns.export import export
+from manyarms.campaigns.queries import batches, best, history
 from manyarms.campaigns.report import render
-from manyarms.campaigns.views import batches, best, export, history, report, status
+from manyarms.campaigns.report.collect import collect_report
+from manyarms.campaigns.status import status
 from tests.campaigns.support import made, step
 
 
@@ -51,7 +54,7 @@ def test_history_exports_and_the_report_agree(tmp_path):
         lost = campaign.ask(3)
         campaign.tell_bytes(f"ticket,value,failed\n{lost[0].ticket},,1\n".encode(), "r.csv")
         campaign.tell_bytes(b"name,value\narm 5,0.5\n", "r.csv")
-        told, page = history(campaign), report(campaign, k=3, optimum=1.0)
+        told, page = history(campaign), collect_report(campaign, k=3, optimum=1.0)
         assert export(campaign, tmp_path / "all.csv") == export(campaign, tmp_path / "all.parquet") == 8
     with open(tmp_path / "all.csv", newline="") as stream:
         rows = list(csv.DictReader(stream))
@@ -72,7 +75,7 @@ def test_history_exports_and_the_report_agree(tmp_path):
 
 def test_an_empty_campaign_has_a_report_too(tmp_path):
     with made(tmp_path) as campaign:
-        page = report(campaign)
+        page = collect_report(campaign)
         assert (page.measurements, page.batches, page.top) == ([], [], [])
         assert render(page)
 
@@ -116,9 +119,9 @@ def test_units_are_the_user_s_where_given_and_else_from_the_results():
     units = assumed_units(1.0, None, None, None, told)
     assert (units.mean, units.scale) == (12.0, pytest.approx(math.sqrt(8 / 3)))
     assert units.value(float(units.rewards([13.5])[0])) == pytest.approx(13.5)
-    assert "assumed share" in units.said[-1]
+    assert "assumed share" in units.assumptions[-1]
     given = assumed_units(-1.0, 0.5, 2.0, 5.0, told)
-    assert (given.mean, given.scale, given.noise_std, given.said) == (-5.0, 2.0, 0.25, ())
+    assert (given.mean, given.scale, given.noise_std, given.assumptions) == (-5.0, 2.0, 0.25, ())
     assert given.interval(-1.0, 2.0) == (1.0, 7.0)
     assert assumed_units(1.0, None, None, None, []).scale == 1.0
     assert assumed_units(1.0, None, None, None, [(0, 3.0), (1, 3.0)]).scale == 1.0
