@@ -285,7 +285,7 @@ class Campaign:
     def _known_file(
         self, connection: Connection, rows: Sequence[ReportedResult], length: int
     ) -> tuple[int, set[int]]:
-        """The number of the file, and those of its rows that an import of it or an earlier version recorded."""
+        """The number of the file, and its rows that are already recorded from it or an earlier version."""
         store, digest = self.store, file_digest(rows)
         now = {"digest": digest, "length": length, "rows": len(rows)}
         files = store.files(connection)

@@ -238,7 +238,8 @@ def plan_import(
         elif ticket.ticket in told and not lenient:
             raise ResultsFileError(
                 f"{outcome.where}: ticket {ticket.ticket} already has a result, "
-                f"{_shown_value(told[ticket.ticket])}; for a replicate, leave the ticket empty and give the id"
+                f"{_shown_value(told[ticket.ticket])}; "
+                f"for a replicate, leave the ticket empty and give the id"
             )
         elif ticket.ticket in told or ticket.ticket in used:
             _add_result(plan, outcome, ticket.arm, None, None)

@@ -1,4 +1,4 @@
-"""A campaign as one self-contained web page: `render(CampaignReport(…))`."""
+"""The report of a campaign as one self-contained web page, made by `render(CampaignReport(…))`."""
 
 from manyarms.campaigns.report.page import render
 from manyarms.campaigns.report.values import BatchLine, CampaignReport, Measurement, TopRow

@@ -153,9 +153,7 @@ STATES = Table(  # the state of the model after the last ask; the transaction of
     METADATA,
     _campaign(),
     Column("batch", Integer, nullable=False),
-    Column(
-        "sequence", Integer, nullable=False
-    ),  # the state includes all results and forgotten tickets up to this number
+    Column("sequence", Integer, nullable=False),  # the last event that the state includes
     Column("data", LargeBinary, nullable=False),
     ForeignKeyConstraint(["campaign", "batch"], ["batches.campaign", "batches.number"]),
 )
@@ -201,7 +199,7 @@ def check_version(found: int, steps: Sequence[Step] = STEPS) -> None:
     """Raise an error if the database was written by a newer version of this package."""
     if found > len(steps):
         raise NewerSchemaError(
-            f"the database has schema version {found}, but this version of manyarms supports only {len(steps)}: "
+            f"the database has schema version {found}, but this manyarms supports version {len(steps)}: "
             "upgrade manyarms"
         )
 

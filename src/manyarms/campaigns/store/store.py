@@ -121,7 +121,7 @@ class Store:
                 )
 
     def _named(self) -> Select[int]:
-        """Select the campaign: the only one of a file, whatever the file is called, or by name on a server."""
+        """The campaign: the only one of a file, whatever the file is called, or by name on a server."""
         found = select(CAMPAIGNS.c.id)
         return found if self.where.file is not None else found.where(CAMPAIGNS.c.name == self.where.name)
 
