@@ -51,7 +51,7 @@ def test_a_whole_campaign(tmp_path, place):
     program = f"{sys.executable} measure.py {{name}} {{x1}} {{x2}}"
     done = command("run", place, "--command", program, "--workers", 2, "--trials", 4, "--json", cwd=tmp_path)
     assert done.code == 0, done.err
-    assert (done.json["measured"], done.json["stopped_because"]) == (4, "trials done")
+    assert (done.json["measured"], done.json["stopped_because"]) == (4, "trial limit reached")
     status = command("status", place, "--json").json
     assert status["tickets"] == {"open": 0, "told": 40, "failed": 0, "forgotten": 0, "leased": 0}
     top = command("best", place, "-k", 3, "--json").json["best"]

@@ -95,7 +95,7 @@ def test_what_is_no_campaign_is_refused_and_left_alone(tmp_path):
     with pytest.raises(errors.DatabaseError, match="not a database"):
         Campaign(tmp_path / "text.db")
     sqlite3.connect(tmp_path / "other.db").execute("CREATE TABLE mine (x)").connection.close()
-    with pytest.raises(errors.NoCampaignError, match="no campaign is kept here"):
+    with pytest.raises(errors.NoCampaignError, match="the database holds no campaign"):
         Campaign(tmp_path / "other.db")
     with pytest.raises(errors.NoCampaignError, match="no such campaign"):
         Campaign(tmp_path / "none.db")
@@ -145,7 +145,7 @@ def test_who_comes_second_neither_takes_nor_harms_what_the_first_made(tmp_path, 
         made(tmp_path).close()
 
     monkeypatch.setattr(campaign_module, "refuse_existing", overtaken)
-    with pytest.raises(errors.CampaignExistsError, match=r"c\.db: there is a file here already"):
+    with pytest.raises(errors.CampaignExistsError, match=r"c\.db: the file already exists"):
         made(tmp_path, seed=7)
     with Campaign(tmp_path / "c.db") as campaign:
         assert campaign.settings.seed == 0

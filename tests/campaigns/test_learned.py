@@ -80,7 +80,7 @@ def test_fresh_offers_a_candidate_again_only_when_all_were_tried(tmp_path):
 def test_learning_again_is_due_when_results_have_doubled_and_looking_stores_nothing(tmp_path):
     with learned(tmp_path) as campaign:
         assert status(campaign)["model"] is None
-        assert ("model", "learned from the results, beginning with the first ask") in status_lines(
+        assert ("model", "will be learned from the results, starting with the first ask") in status_lines(
             status(campaign)
         )
         seen = []
@@ -263,8 +263,8 @@ def test_categories_alone_are_compared_by_hamming(tmp_path):
     [
         (["--categories", "colour"], "'lab 0' is not a number"),
         (["--categories", "colour,where,size"], "no column 'size'"),
-        (["--categories", "colour", "--features", "x,colour"], "categories and something else"),
-        (["--categories", "colour", "--smiles", "where"], "one of them"),
+        (["--categories", "colour", "--features", "x,colour"], "'colour' is a category and also"),
+        (["--categories", "colour", "--smiles", "where"], "only one of"),
     ],
 )
 def test_categories_that_cannot_be(tmp_path, options, words):

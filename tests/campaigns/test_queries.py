@@ -151,6 +151,6 @@ def test_the_demonstration_finds_the_optimum_and_writes_its_page(tmp_path):
         [sys.executable, "-m", "manyarms.demo"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "2000 values and 0 failures" in done.stdout
+    assert "Measured 2000 values, 0 failures" in done.stdout
     assert "most measured     recipe 15745" in done.stdout
     assert (tmp_path / "build" / "demo" / "report.html").stat().st_size > 10_000

@@ -17,9 +17,9 @@ from manyarms.campaigns.report.data import (
     headline_data,
     improvements,
     progress_data,
+    recorded_before,
     regret_data,
     thinned,
-    told_before,
 )
 from manyarms.campaigns.report.scales import AxisScale, number, round_step, scale
 from manyarms.errors import InvalidParameterError
@@ -52,8 +52,8 @@ def test_headlines() -> None:
         ("Best measured", 3.0, "arm-2"),
         ("Measurements", 3, ""),
         ("Failed", 1, ""),
-        ("Batches", 2, "3 pulls asked for"),
-        ("Seconds of thinking", 0.5, ""),
+        ("Batches", 2, "3 tickets"),
+        ("Seconds of computing", 0.5, ""),
     ]
 
 
@@ -73,7 +73,7 @@ def test_a_batch_was_asked_before_those_after_it() -> None:
     # The second batch's results came first; the third has none yet.
     measurements = [measurement(n, 0.0, batch=b) for n, b in enumerate([2, 2, 1, None], 1)]
     told = report(measurements=measurements, batches=[batch(1), batch(2), batch(3)])
-    assert told_before(told) == {1: 0.0, 2: 0.0, 3: 4.0}
+    assert recorded_before(told) == {1: 0.0, 2: 0.0, 3: 4.0}
 
 
 @pytest.mark.parametrize(

@@ -108,8 +108,8 @@ SHAPES: dict[str, list[float | None]] = {
 
 def test_an_empty_campaign_has_a_page() -> None:
     text = check(report()).text
-    assert "No measurement has given a value yet." in text
-    assert "No batch has been asked yet." in text
+    assert "There are no measured values yet." in text
+    assert "There are no batches yet." in text
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -140,7 +140,7 @@ def test_the_page_says_what_happened() -> None:
         "solvent",
         "policy",
         "BBKB",
-        "90 % interval",
+        "90 % prediction interval",
     ]:
         assert text in reader.text
     for reason in {line.ended_because for line in made.batches}:

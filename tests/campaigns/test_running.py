@@ -144,10 +144,10 @@ def test_results_the_database_does_not_take_are_put_in_a_file(tmp_path, monkeypa
             raise errors.DatabaseError("disk full")
 
         monkeypatch.setattr(campaign, "tell", refuse)
-        with pytest.raises(errors.DatabaseError, match="1 results are in untold"):
+        with pytest.raises(errors.DatabaseError, match="1 results were saved to unrecorded"):
             run(campaign, Bench, RunPlan(trials=1))
         monkeypatch.undo()
-        (rescued,) = tmp_path.glob("untold-*.csv")
+        (rescued,) = tmp_path.glob("unrecorded-*.csv")
         assert campaign.tell_file(rescued).new == 1
 
 
