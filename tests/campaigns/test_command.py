@@ -75,8 +75,8 @@ import os, time
 def slow(arm):
     with open("log", "a") as log:
         log.write("x")
-    if os.path.getsize("log") > 3 and os.path.exists("pause"):
-        time.sleep(60)
+    while os.path.getsize("log") > 3 and os.path.exists("pause"):
+        time.sleep(0.02)
     return arm.row["x1"]
 """
 

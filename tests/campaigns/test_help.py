@@ -90,8 +90,8 @@ def test_help_shows_every_text_and_every_default(name: str) -> None:
 
 def test_the_list_of_commands_says_what_each_one_does() -> None:
     page = shown_help()
-    for name, command in COMMANDS.items():
-        first = command.help.split("\n\n")[0]
+    for name, each in COMMANDS.items():
+        first = each.help.split("\n\n")[0]
         assert f"{name} {first}" in page
         assert re.fullmatch(r"[A-Z].*\.", first)
 
@@ -124,7 +124,7 @@ def test_defaults_of_new(tmp_path: Path) -> None:
         run, _ = current(campaign.ground, snapshot(campaign))
         assert run.policy.width == 1.5
     given = created(tmp_path, "--kernel", "matern")
-    assert given["kernel"]["smoothness"] == 2.5
+    assert given["kernel"]["nu"] == 2.5
     assert given["policy"] == {"name": "BBKB", "width": 1.5}
     assert len(given["assumptions"]) == 4  # length-scales, mean, signal and noise
     assert created(tmp_path, "--kernel", "matern", "--policy", "sgpts")["policy"]["width"] == 1.0

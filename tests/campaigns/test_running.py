@@ -16,11 +16,12 @@ from manyarms import errors
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.queries import batches, history
 from manyarms.campaigns.status import status
+from manyarms.campaigns.store.schema import TICKETS
 from manyarms.campaigns.workers import running
 from manyarms.campaigns.workers.command_trials import LONGEST_NOTE, StoppedError, TrialFailedError
 from manyarms.campaigns.workers.running import RunPlan, run
 from manyarms.support.interrupts import deferred_interrupts
-from tests.campaigns.support import made, value_of, write_pool
+from tests.campaigns.support import made, value_of, wait_until, write_pool
 
 
 class Bench:
@@ -101,37 +102,43 @@ def test_tickets_of_a_dead_process_are_taken_up_and_those_of_a_living_one_left_a
 
 
 def test_a_dead_child_nobody_reaped_and_a_number_given_out_again_are_gone(tmp_path):
-    child = subprocess.Popen([sys.executable, "-c", ""])
-    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    with made(tmp_path) as campaign:
+    with subprocess.Popen([sys.executable, "-c", ""]) as child, made(tmp_path) as campaign:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # ended, and reaped when the block ends
         for worker in (f"{child.pid}", f"{os.getppid()}@1", f"{os.getppid()}"):
             campaign.ask(2, worker=f"{socket.gethostname()}/{worker}", lease_seconds=1000)
         bench = Bench()
         run(campaign, lambda: bench, RunPlan(trials=5))
-    child.wait()
     assert bench.attempts[:4] == [0, 1, 2, 3]
     assert not {4, 5} & set(bench.attempts)
 
 
 def test_leases_are_renewed_while_a_trial_goes_on(tmp_path):
-    gate = threading.Event()
     with made(tmp_path) as campaign, Campaign(tmp_path / "c.db") as other:
-        threading.Timer(1.5, gate.set).start()
-        threading.Timer(1.0, lambda: other.ask(1)).start()  # would give up tickets that are overdue
-        run(campaign, lambda: Bench(gate=gate), RunPlan(trials=1, lease_seconds=0.6))
-        assert status(campaign)["tickets"]["forgotten"] == 0
+
+        def lease_until():
+            with other.store.reading() as connection:
+                return other.store.tickets(connection, TICKETS.c.ticket == 0)[0].lease_until
+
+        class Long(Bench):
+            def measure(self, job, timeout):
+                first = lease_until()
+                wait_until(lambda: time.time() > first and lease_until() > first)
+                other.ask(1)  # forgets every ticket whose lease has expired
+                return 1.0
+
+        run(campaign, Long, RunPlan(trials=1, lease_seconds=0.9))
+        assert status(campaign)["tickets"] == {"open": 1, "told": 1, "failed": 0, "forgotten": 0, "leased": 0}
 
 
 def test_two_workers_who_measured_the_same_ticket_have_both_measured_something(tmp_path):
-    gate = threading.Event()
     with made(tmp_path) as campaign, Campaign(tmp_path / "c.db") as other:
 
-        def interfere():
-            other.tell_bytes(b"ticket,value\n0,0.25\n", "r.csv")
-            gate.set()
+        class Overtaken(Bench):
+            def measure(self, job, timeout):
+                other.tell_bytes(b"ticket,value\n0,0.25\n", "r.csv")
+                return super().measure(job, timeout)
 
-        threading.Timer(0.5, interfere).start()
-        run(campaign, lambda: Bench(gate=gate), RunPlan(trials=1))
+        run(campaign, Overtaken, RunPlan(trials=1))
         assert [each.ticket for each in history(campaign)] == [0, None]
         assert len({each.id for each in history(campaign)}) == 1
 
@@ -152,35 +159,42 @@ def test_results_the_database_does_not_take_are_put_in_a_file(tmp_path, monkeypa
 
 
 def test_what_was_measured_when_a_run_is_interrupted_is_told(tmp_path):
-    """The interrupt comes while one result is being told; two more trials end meanwhile."""
-    inside, rest = threading.Event(), threading.Event()
+    """The interrupt comes while the first result is being recorded, after two more trials have ended.
+
+    A worker begins its second trial once the result of its first is waiting to be recorded: when all three
+    have begun it, tickets 1 and 2 wait.
+    """
+    recording, closing = threading.Event(), threading.Event()
+    all_waiting = threading.Barrier(4)
 
     class Later(Bench):
         def measure(self, job, timeout):
-            if job.ticket:
-                assert inside.wait(30)
-                ended.append(job.ticket)
-                if len(ended) == 2:
-                    rest.set()
+            if job.ticket > 2:
+                all_waiting.wait(30)
+                assert closing.wait(30)
+                raise StoppedError
+            assert job.ticket == 0 or recording.wait(30)
             return 1.0
 
-    ended = []
-    with made(tmp_path) as campaign:
-        told_before = campaign.tell
+        def close(self):
+            closing.set()
 
-        def slow(outcomes):
-            inside.set()
-            rest.wait(30)
-            time.sleep(0.2)
-            campaign.tell = told_before
-            told_before(outcomes)
+    with made(tmp_path) as campaign:
+        record = campaign.tell
+
+        def interrupted(outcomes):
+            campaign.tell = record
+            recording.set()
+            all_waiting.wait(30)
+            record(outcomes)
             raise KeyboardInterrupt
 
-        campaign.tell = slow
+        campaign.tell = interrupted
         with pytest.raises(KeyboardInterrupt):
-            run(campaign, Later, RunPlan(workers=3, batch=3))
+            run(campaign, Later, RunPlan(workers=3, batch=6))
         assert history(campaign)[0].ticket == 0
-        assert status(campaign)["tickets"]["told"] == 3
+        assert {each.ticket for each in history(campaign)} == {0, 1, 2}
+        assert status(campaign)["tickets"]["leased"] == 3
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -49,7 +49,7 @@ def address(campaign: str | Path) -> Address:
     try:
         url = make_url(server).set(drivername="postgresql+psycopg")
     except (ArgumentError, ValueError) as problem:
-        raise DatabaseError(f"invalid database address: {_one_line(problem)}") from None
+        raise DatabaseError(f"invalid database address: {message_line(problem)}") from None
     return Address(url, name or "default", None)
 
 
@@ -117,12 +117,13 @@ class Database:
             with self._engine.connect() as connection, connection.execution_options(**options).begin():
                 yield connection
         except DBAPIError as problem:
-            raise DatabaseError(f"{self.where}: {_one_line(problem.orig or problem)}") from problem
+            raise DatabaseError(f"{self.where}: {message_line(problem.orig or problem)}") from problem
         except SQLAlchemyError as problem:
-            raise DatabaseError(f"{self.where}: {_one_line(problem)}") from problem
+            raise DatabaseError(f"{self.where}: {message_line(problem)}") from problem
 
 
-def _one_line(problem: BaseException) -> str:
+def message_line(problem: BaseException) -> str:
+    """The message of an error of the driver on one line."""
     return " ".join(str(problem).split()) or type(problem).__name__
 
 

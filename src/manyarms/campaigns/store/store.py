@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from manyarms.campaigns.store.database import Address, Database, address
+from manyarms.campaigns.store.database import Address, Database, address, message_line
 from manyarms.campaigns.store.schema import (
     ARMS,
     BATCHES,
@@ -282,7 +282,8 @@ class Store:
         try:
             connection.execute(insert(RESULTS), numbered)
         except IntegrityError as problem:  # a rule that the caller should have checked
-            raise AlreadyToldError(f"{self.where}: the database refused a result: {problem.orig}") from None
+            why = message_line(problem.orig or problem)
+            raise AlreadyToldError(f"{self.where}: the database refused a result: {why}") from None
 
     def values_of(self, connection: Connection, tickets: Iterable[int]) -> dict[int, float | None]:
         """The recorded values of these tickets; None for a failed trial."""
