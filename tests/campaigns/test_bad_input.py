@@ -198,7 +198,12 @@ def test_usage_errors_have_their_own_code(tmp_path):
     refused(cli("run", tmp_path / "c.db", "--command", "echo {colour}"), BAD_INPUT, "{colour}")
     for ticket in ("5", "99999999999999999999999"):
         refused(cli("forget", tmp_path / "c.db", ticket), BAD_INPUT, f"ticket {ticket}")
-    refused(cli("export", tmp_path / "c.db", tmp_path / "all.xlsx"), BAD_CAMPAIGN, ".parquet")
+    refused(
+        cli("export", tmp_path / "c.db", tmp_path / "all.xlsx"),
+        BAD_CAMPAIGN,
+        f"manyarms: {tmp_path / 'all.xlsx'}",
+        ".parquet",
+    )
 
 
 def test_strange_ids_and_columns_go_in_and_out_unharmed(tmp_path):

@@ -126,7 +126,8 @@ def test_units_are_the_user_s_where_given_and_else_from_the_results():
     given = assumed_units(-1.0, 0.5, 2.0, 5.0, told)
     assert (given.mean, given.scale, given.noise_std, given.assumptions) == (-5.0, 2.0, 0.25, ())
     assert given.interval(-1.0, 2.0) == (1.0, 7.0)
-    assert assumed_units(1.0, None, None, None, []).scale == 1.0
+    empty = assumed_units(1.0, None, None, None, [])
+    assert (empty.scale, empty.assumptions[0]) == (1.0, "mean: 0, until there are results")
     assert assumed_units(1.0, None, None, None, [(0, 3.0), (1, 3.0)]).scale == 1.0
 
 

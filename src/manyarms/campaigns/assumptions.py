@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from manyarms.campaigns.text import counted
 from manyarms.errors import SettingsError, shown
 from manyarms.kernels import RBF, Hamming, Linear, Matern, Scale, Tanimoto
 from manyarms.kernels.base import KernelLike
@@ -155,13 +156,13 @@ def assumed_units(
     centre = mean
     if centre is None:
         centre = math.fsum(values) / len(values) if values else 0.0
-        assumptions.append(f"mean: {centre:.4g}, the average of {len(values)} results")
+        assumptions.append(f"mean: {centre:.4g}, {_basis('average', values)}")
     scale = signal
     if scale is None:
         around = math.fsum(values) / len(values) if values else 0.0
         spread = math.sqrt(math.fsum((v - around) ** 2 for v in values) / len(values)) if values else 0.0
         scale = spread if spread > 0 else 1.0
-        assumptions.append(f"signal: {scale:.4g}, the standard deviation of {len(values)} results")
+        assumptions.append(f"signal: {scale:.4g}, {_basis('standard deviation', values)}")
     share = noise / scale if noise is not None else None
     if share is not None and share < LEAST_NOISE_SHARE:
         share = LEAST_NOISE_SHARE
@@ -174,6 +175,10 @@ def assumed_units(
         why = "an assumed share of the signal" if seen is None else "estimated from replicates"
         assumptions.append(f"noise: {share * scale:.4g}, {why}")
     return Units(sign, sign * centre, scale, share, tuple(assumptions))
+
+
+def _basis(statistic: str, values: Sequence[float]) -> str:
+    return f"the {statistic} of {counted(len(values), 'result')}" if values else "until there are results"
 
 
 def grouped(told: Iterable[tuple[Key, float | None]]) -> defaultdict[Key, list[float]]:

@@ -11,6 +11,7 @@ from manyarms.campaigns.next_batch import values_of
 from manyarms.campaigns.queries import batches, best_measured, budget_left, history, snapshot, ticket_counts
 from manyarms.campaigns.settings import AUTO, Settings
 from manyarms.campaigns.store.store import Snapshot
+from manyarms.campaigns.text import counted
 from manyarms.kernels.describe import from_description
 from manyarms.learning import LearnedModel
 from manyarms.run.compact_state import model_of
@@ -77,7 +78,7 @@ def status_lines(found: dict[str, Any]) -> list[tuple[str, str]]:
         ("campaign", found["campaign"]),
         ("created", found["created_at"]),
         ("goal", found["goal"]),
-        ("pool", f"{pool['path']}: {pool['candidates']} candidates, identified by {ids}"),
+        ("pool", f"{pool['path']}: {counted(pool['candidates'], 'candidate')}, identified by {ids}"),
         ("policy", _options(policy.pop("name"), policy)),
         *(
             model_lines(found["model"])
@@ -90,17 +91,18 @@ def status_lines(found: dict[str, Any]) -> list[tuple[str, str]]:
         ("batches", str(found["batches"])),
         ("tickets", ", ".join(f"{tickets[name]} {name}" for name in ("open", "told", "failed", "forgotten"))
                     + held),
-        ("results", f"{results['values']} values of {results['candidates']} candidates, "
-                    f"{results['failed']} failed trials, {results['unasked']} without a ticket"),
+        ("results", f"{counted(results['values'], 'value')} of "
+                    f"{counted(results['candidates'], 'candidate')}, "
+                    f"{counted(results['failed'], 'failed trial')}, {results['unasked']} without a ticket"),
     ]  # fmt: skip
     if found["best_measured"]:
         top = found["best_measured"]
-        count = "1 measurement" if top["pulls"] == 1 else f"{top['pulls']} measurements"
+        count = counted(top["pulls"], "measurement")
         lines.append(("best measured", f"{top['id']}: average {top['average']:.6g} of {count}"))
     if found["last_batch"]:
         last = found["last_batch"]
-        lines.append(("last batch", f"{last['size']} tickets at {last['asked_at']}, ended because: "
-                      f"{last['ended_because']}; {last['dictionary_size']} inducing arms, "
+        lines.append(("last batch", f"{counted(last['size'], 'ticket')} at {last['asked_at']}, "
+                      f"ended because: {last['ended_because']}; {last['dictionary_size']} inducing arms, "
                       f"{last['seconds']:.2f} s"))  # fmt: skip
     return lines + [("assumed", sentence) for sentence in found["assumptions"]]
 

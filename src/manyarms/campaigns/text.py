@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 
+def counted(count: int, noun: str) -> str:
+    """A count with its noun in the singular or plural: 1 ticket, 2 tickets."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def one_line(text: str) -> str:
     """The text on one line, with every character that is not printable written as an escape sequence."""
     return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import sys
 from contextlib import nullcontext
 from dataclasses import asdict
@@ -20,6 +21,7 @@ from manyarms.campaigns.report import render
 from manyarms.campaigns.report.collect import collect_report
 from manyarms.campaigns.status import status as campaign_status
 from manyarms.campaigns.status import status_lines
+from manyarms.campaigns.text import counted
 from manyarms.cli.new import new
 from manyarms.cli.output import (
     CampaignArgument,
@@ -98,7 +100,7 @@ def ask(
         else:
             issued = found.ask(n, at_most=at_most, worker=worker, lease_seconds=lease, deliver=deliver)
         if not as_json:
-            _show_batch(issued, found.id_column, out)
+            _show_batch(issued, campaign, found.id_column, out)
 
 
 def _opened(out: Path | None) -> Any:
@@ -107,21 +109,17 @@ def _opened(out: Path | None) -> Any:
     return nullcontext(sys.stdout) if str(out) == "-" else replacing(out)
 
 
-def _show_batch(issued: list[Issued], id_column: str, out: Path | None) -> None:
+def _show_batch(issued: list[Issued], campaign: str, id_column: str, out: Path | None) -> None:
     if out is not None and str(out) != "-":
+        tell_it = shlex.join(["manyarms", "tell", campaign, str(out)])
         say(
-            f"Wrote {_tickets(len(issued))} to {out}. Fill in the column 'value', then import the file with "
-            "manyarms tell."
+            f"Wrote {counted(len(issued), 'ticket')} to {out}. Fill in the column 'value', then run: {tell_it}"
         )
     elif out is None:
         lines = batch_lines(issued, id_column)
         own = list(issued[0].columns)[:_SHOWN_COLUMNS] if issued else []
         header = ["ticket", id_column, *own, "predicted_mean", "predicted_sd", "reason"]
         print_table(header, [[line.get(name, line.get(f"pool.{name}")) for name in header] for line in lines])
-
-
-def _tickets(count: int) -> str:
-    return "1 ticket" if count == 1 else f"{count} tickets"
 
 
 @guarded
@@ -148,9 +146,9 @@ def tell(
         print_json(summary)
     else:
         say(
-            f"Imported {summary.new} new results ({summary.failed} failed, {summary.unasked} without a "
-            f"ticket, {summary.late} late). Skipped {summary.known} results already recorded and "
-            f"{summary.unmeasured} rows without a value."
+            f"Imported {counted(summary.new, 'new result')} ({summary.failed} failed, "
+            f"{summary.unasked} without a ticket, {summary.late} late). Skipped {counted(summary.known, 'recorded result')} "
+            f"and {counted(summary.unmeasured, 'row')} without a value."
         )
 
 
@@ -186,7 +184,7 @@ def best(
         print_json({"best": top})
         return
     own = list(top[0].columns)[:_SHOWN_COLUMNS]
-    header = ["rank", id_column, "mean", "sd", "measured", "average", *own]
+    header = ["rank", id_column, "mean", "sd", "measurements", "average", *own]
     print_table(
         header,
         [[t.rank, t.id, t.mean, t.std, t.pulls, t.average, *(t.columns[name] for name in own)] for t in top],
@@ -217,7 +215,9 @@ def history(
 @guarded
 def forget(
     campaign: CampaignArgument,
-    tickets: Annotated[list[int] | None, typer.Argument(help="Tickets to forget.")] = None,
+    tickets: Annotated[
+        list[int] | None, typer.Argument(metavar="[TICKETS]...", help="Tickets to forget.")
+    ] = None,
     batch: Annotated[int | None, typer.Option(help="Forget all open tickets of this batch.")] = None,
     all_open: Annotated[bool, typer.Option("--all-open", help="Forget every open ticket.")] = False,
     as_json: JsonOption = False,
@@ -234,7 +234,7 @@ def forget(
     if as_json:
         print_json({"forgotten": chosen})
     else:
-        say(f"Cancelled {_tickets(len(chosen))}.")
+        say(f"Cancelled {counted(len(chosen), 'ticket')}.")
 
 
 @guarded
@@ -249,7 +249,7 @@ def export(
     if as_json:
         print_json({"rows": rows, "out": str(out)})
     else:
-        say(f"Wrote {rows} results to {out}.")
+        say(f"Wrote {counted(rows, 'result')} to {out}.")
 
 
 @guarded

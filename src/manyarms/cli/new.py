@@ -10,6 +10,7 @@ from typing import Any
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.settings import AUTO, read_request
 from manyarms.campaigns.status import status
+from manyarms.campaigns.text import counted
 from manyarms.cli import new_options as options
 from manyarms.cli.output import CampaignArgument, JsonOption, guarded, print_json, say
 from manyarms.cli.progress import bar
@@ -107,7 +108,9 @@ def new(
 
 
 def _print_summary(campaign: str, found: dict[str, Any]) -> None:
-    say(f"Created campaign {campaign} with {found['pool']['candidates']} candidates; goal: {found['goal']}.")
+    say(
+        f"Created campaign {campaign} with {counted(found['pool']['candidates'], 'candidate')}; goal: {found['goal']}."
+    )
     if found["kernel"] == AUTO:
         say("The kernel, the noise and the scale of the values will be learned from the results.")
     for sentence in found["assumptions"]:

@@ -71,9 +71,9 @@ def _printing() -> Iterator[None]:
     try:
         yield
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader has closed the pipe, which is no error
+    except (BrokenPipeError, errors.ManyarmsError):  # a closed pipe is no error; other errors name their file
         raise
-    except OSError as problem:  # errors of other files are raised as OutputError with their name
+    except OSError as problem:
         _drop_output()
         raise errors.OutputError(f"standard output: {problem.strerror or problem}") from problem
 

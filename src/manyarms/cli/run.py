@@ -11,6 +11,7 @@ import typer
 
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.pool_file.files import column_names
+from manyarms.campaigns.text import counted
 from manyarms.campaigns.workers.command_trials import CommandTemplate, CommandTrial, Trial
 from manyarms.campaigns.workers.python_trials import PythonTrial
 from manyarms.campaigns.workers.running import RunPlan, Tally
@@ -86,7 +87,8 @@ def run(
         print_json(tally)
         return
     say(
-        f"Measured {tally.measured} values, {tally.failed} failures, in {tally.rounds} rounds. "
+        f"Measured {counted(tally.measured, 'value')}, {counted(tally.failed, 'failure')}, in "
+        f"{counted(tally.rounds, 'round')}. "
         f"Stopped because: {tally.stopped_because}."
     )
     for note in tally.notes:

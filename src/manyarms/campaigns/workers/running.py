@@ -24,7 +24,7 @@ from manyarms.campaigns.queries import budget_left, ticket_counts
 from manyarms.campaigns.results_file import ReportedResult
 from manyarms.campaigns.store.schema import OPEN, TICKETS
 from manyarms.campaigns.store.store import Ticket
-from manyarms.campaigns.text import one_line
+from manyarms.campaigns.text import counted, one_line
 from manyarms.campaigns.workers.command_trials import LONGEST_NOTE, StoppedError, Trial, TrialFailedError
 from manyarms.campaigns.workers.processes import is_gone, own_name
 from manyarms.errors import BudgetSpentError, DatabaseError, NothingToAskError, TrialsFailingError
@@ -245,7 +245,7 @@ class _Runner:
                 [each.ticket, "" if each.value is None else each.value, int(each.value is None)]
                 for each in outcomes
             )
-        return f"{len(outcomes)} results were saved to {path}: import that file with `manyarms tell`"
+        return f"saved {counted(len(outcomes), 'result')} to {path}: import that file with `manyarms tell`"
 
     def _count(self, outcome: ReportedResult) -> None:
         tally, sign = self.tally, self.campaign.settings.sign
