@@ -113,7 +113,8 @@ def _show_batch(issued: list[Issued], campaign: str, id_column: str, out: Path |
     if out is not None and str(out) != "-":
         tell_it = shlex.join(["manyarms", "tell", campaign, str(out)])
         say(
-            f"Wrote {counted(len(issued), 'ticket')} to {out}. Fill in the column 'value', then run: {tell_it}"
+            f"Wrote {counted(len(issued), 'ticket')} to {out}. "
+            f"Fill in the column 'value', then run: {tell_it}"
         )
     elif out is None:
         lines = batch_lines(issued, id_column)
@@ -147,8 +148,8 @@ def tell(
     else:
         say(
             f"Imported {counted(summary.new, 'new result')} ({summary.failed} failed, "
-            f"{summary.unasked} without a ticket, {summary.late} late). Skipped {counted(summary.known, 'recorded result')} "
-            f"and {counted(summary.unmeasured, 'row')} without a value."
+            f"{summary.unasked} without a ticket, {summary.late} late). "
+            f"Skipped {counted(summary.known, 'recorded result')} and {counted(summary.unmeasured, 'row')} without a value."
         )
 
 

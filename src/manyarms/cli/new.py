@@ -109,7 +109,8 @@ def new(
 
 def _print_summary(campaign: str, found: dict[str, Any]) -> None:
     say(
-        f"Created campaign {campaign} with {counted(found['pool']['candidates'], 'candidate')}; goal: {found['goal']}."
+        f"Created campaign {campaign} with {counted(found['pool']['candidates'], 'candidate')}; "
+        f"goal: {found['goal']}."
     )
     if found["kernel"] == AUTO:
         say("The kernel, the noise and the scale of the values will be learned from the results.")
