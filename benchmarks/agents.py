@@ -1,4 +1,4 @@
-"""Many agents, one server: speed of DUETS, growth of its cost, and the comparison of its Figure 1."""
+"""Many agents and one server: speed of DUETS, growth of its cost, and the comparison of DUETS Figure 1."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMES = ("DUETS", "DisKernelUCB", "ApproxDisKernelUCB", "NKernelUCB")
 
 
 def algorithm(name: str, problem: Problem, n_agents: int, horizon: int, width: float) -> Any:
-    """One of the four with the paper's settings; points travel as d numbers, as the paper counts them."""
+    """One of the four algorithms with the paper's settings; points are sent as d features."""
     common: dict[str, Any] = {"noise_std": NOISE, "width": width, "send": "features"}
     if name in THRESHOLDS:
         common["sync_threshold"] = THRESHOLDS[name]
@@ -30,37 +30,37 @@ def algorithm(name: str, problem: Problem, n_agents: int, horizon: int, width: f
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """Regret summed over agents and steps, and the cost of DUETS §2."""
+class RunOutcome:
+    """The regret summed over agents and steps, and the communication cost of DUETS §2."""
 
     regret: float
     cost: float
 
 
-def outcome(name: str, problem: Problem, n_agents: int, horizon: int, width: float, seed: int) -> Outcome:
-    """One run on a fresh pool of random points; regret is against the best arm of the pool."""
+def outcome(name: str, problem: Problem, n_agents: int, horizon: int, width: float, seed: int) -> RunOutcome:
+    """One run on a pool of random points; the regret is relative to the best arm of the pool."""
     pool = problem.pool(N_ARMS, seed)
-    made = algorithm(name, problem, n_agents, horizon, width)
-    result = agents.run(made, pool, Noisy(problem, NOISE, seed), seed=seed)
+    configured = algorithm(name, problem, n_agents, horizon, width)
+    result = agents.run(configured, pool, Noisy(problem, NOISE, seed), seed=seed)
     best = problem(pool.features).max()
     regret = sum(float((best - problem(points)).sum()) for points in result.features)
-    return Outcome(regret, result.cost.total)
+    return RunOutcome(regret, result.cost.total)
 
 
 def speed(smoke: bool) -> list[Row]:
-    """DUETS, N = 10, T = 1 000 on Branin, one core, the whole run."""
+    """CPU seconds of a whole DUETS run with N = 10 and T = 1 000 on Branin, on one core."""
     rows = []
     for n_arms, bar in ((200, 1.0),) if smoke else ((2_000, 1.0), (100_000, 60.0)):
         problem, horizon = branin(), 50 if smoke else 1000
         pool = problem.pool(n_arms, 0)
-        made = algorithm("DUETS", problem, 10, horizon, 1.0)
-        seconds = cpu_seconds(lambda p=pool, d=made, f=problem: agents.run(d, p, Noisy(f, NOISE, 0)))  # type: ignore[misc]
+        configured = algorithm("DUETS", problem, 10, horizon, 1.0)
+        seconds = cpu_seconds(lambda p=pool, d=configured, f=problem: agents.run(d, p, Noisy(f, NOISE, 0)))  # type: ignore[misc]
         rows.append(at_most(f"DUETS N=10 T={horizon} A={n_arms}", seconds, bar, "s"))
     return rows
 
 
 def communication(smoke: bool) -> list[Row]:
-    """Cost against N and T, and the exponents a, b of the least-squares fit cost ~ N^a T^b."""
+    """The cost against N and T, and the exponents a, b of the least-squares fit cost ~ N^a T^b."""
     n_agents = (5, 10) if smoke else (5, 10, 20, 40)
     horizons = (20, 50) if smoke else (50, 200, 800)
     rows, logs, costs = [], [], []
@@ -88,7 +88,7 @@ def communication(smoke: bool) -> list[Row]:
 
 
 def figure_1(smoke: bool) -> list[Row]:
-    """N = 10, T = 50, β from the grid by the mean regret, 5 runs: regret and cost of the four algorithms."""
+    """Regret and cost of the four algorithms with N = 10, T = 50, 5 runs, each at its best β of the grid."""
     horizon, widths, seeds = (8, (1.0,), 1) if smoke else (50, WIDTHS, 5)
     rows = []
     for title in PROBLEMS:
@@ -103,7 +103,7 @@ def figure_1(smoke: bool) -> list[Row]:
 
 
 def narrow_trims(smoke: bool) -> list[Row]:
-    """DUETS with β below the paper's grid, T = 50: how much of its regret is the grid's lower end."""
+    """Regret of DUETS with β below the paper's grid, T = 50."""
     horizon, seeds = (8, 1) if smoke else (50, 5)
     rows = []
     for title in PROBLEMS:

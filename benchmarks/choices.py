@@ -1,4 +1,4 @@
-"""One run of this library on a real pool: the pools, the settings compared, and the arms each chooses."""
+"""Runs of this library on real pools: the pools, the settings compared, and the arms each chooses."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ UNBOUNDED = 1e12  # batch_ratio under which a batch of any size keeps its width
 
 @dataclass(frozen=True)
 class Setting:
-    """One candidate for the default: the library's own loop, or one here in which more can be varied."""
+    """A candidate for the default: the library's own loop, or the loop below, in which more can be varied."""
 
     name: str
     policy: str = "BBKB"  # a policy of the library, or "random"
-    by_library: bool = False  # `Optimizer` decides on first arms, fits and width, as for a user
+    by_library: bool = False  # `Optimizer` decides first arms, fits and width, as for a user
     width: float = ma.BBKB.practical
     rewards: str = "rank"
     refresh: bool = False  # learn the reward transform again after every batch
@@ -41,15 +41,15 @@ class Setting:
     repeats: str = "forbid"
     design: int | None = None
     first: str = "matern"  # the first arms: a k-DPP with this kernel (rbf, matern, short), or uniform
-    growth: float = MIDRANGE_GROWTH  # of the number of different arms between fits, once there are some
+    growth: float = MIDRANGE_GROWTH  # of the number of different arms between fits, in the middle range
     widen: bool = False  # widen β as the batch shrinks variances
     options: tuple[tuple[str, float], ...] = ()
-    needs: tuple[str, ...] = ()  # other libraries, which choose instead of this one (`peer_choices`)
+    needs: tuple[str, ...] = ()  # other libraries, which choose the arms instead of this one (`peer_choices`)
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A pool with the truth of every arm and, where it was measured several times, those measurements."""
+    """A pool with the true value of every arm and, if there are several measurements per arm, these."""
 
     name: str
     pool: ma.Pool
@@ -66,7 +66,7 @@ class Problem:
 
 @lru_cache(maxsize=2)
 def problem(name: str) -> Problem:
-    """A pool by name; `name:n` is n of its arms, always the same ones."""
+    """A pool by name; `name:n` is a fixed sample of n of its arms."""
     source, _, size = name.partition(":")
     if source == "generated":
         features, results = sources.generated(3000)
@@ -107,7 +107,7 @@ def _policy(setting: Setting, model: LearnedModel) -> ma.Policy:
 def _optimizer(
     prepared: Prepared, setting: Setting, model: LearnedModel, history: History, seed: int
 ) -> ma.Optimizer:
-    """A fresh run that knows everything measured so far."""
+    """A new run that has been given all results so far."""
     optimizer = ma.Optimizer(prepared.pool, _policy(setting, model), seed, repeats=setting.repeats)
     seen = model.targets(history)
     times = seen.counts.astype(int)
@@ -166,7 +166,7 @@ def learn_transform(model: LearnedModel, history: History, kind: str) -> Learned
 def _by_the_library(
     task: Problem, setting: Setting, budget: int, batch: int, seed: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """`Optimizer` as a user would call it, with the policy it has by default or with another one."""
+    """`Optimizer` as a user would call it, with its default policy or with another one."""
     policy = None if setting.policy == "BBKB" else getattr(ma, setting.policy)()
     optimizer = ma.Optimizer(task.pool, policy, seed, budget=budget, repeats=setting.repeats)
     while optimizer.spent < budget:
@@ -176,7 +176,7 @@ def _by_the_library(
 
 
 def settings() -> dict[str, Setting]:
-    """Candidates, by name."""
+    """All settings, by name."""
     default = Setting("default", by_library=True)
     loop = Setting("loop")
     chosen = [

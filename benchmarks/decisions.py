@@ -1,13 +1,12 @@
-"""Which default chooses best on real pools? `python -m benchmarks.decisions --out FOLDER [options]`.
+"""Compare settings by the arms they choose on real pools: `python -m benchmarks.decisions --out FOLDER`.
 
-Every setting below runs on every pool, batch size and seed; a run is one file's worth of lines in
-FOLDER/runs.csv and is not repeated when it is already there, so an interrupted experiment goes on where
-it stopped. The tables at the end are those of docs/measurements.md: the share of the top 1 % found and
-how many
-arms of the pool are better than the best one found.
-Settings named after other libraries (`benchmarks/peer_choices.py`) run only when they are asked for by name.
-Pools come from the folder named by MANYARMS_DATA; `generated` needs none. The groups `further` and
-`validation` are described in `benchmarks/further.py`, and come from a folder of their own.
+Every setting runs on every pool, batch size and seed. Results are appended to FOLDER/runs.csv, and a run
+that is already there is not repeated, so an interrupted experiment can be continued. The tables printed at
+the end are those of docs/measurements.md: the share of the top 1 % found, and how many arms of the pool are
+better than the best one found. Settings named after other libraries (`benchmarks/peer_choices.py`) run only
+when they are requested by name. Pools come from the folder named by MANYARMS_DATA; `generated` needs no
+files. The groups `further` and `validation` are described in `benchmarks/further.py` and come from another
+folder.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from benchmarks.further import CHOSEN_ON, VALIDATION
 
 GROUPS = {"further": CHOSEN_ON, "validation": VALIDATION}
 CHECKPOINTS = (100, 200, 500, 1000)
-# A larger budget makes another run: it sizes the design, and its last plate is chosen otherwise.
+# The budget is part of the key: it determines the size of the design and which batch is the final one.
 KEY = ("pool", "setting", "batch", "budget", "seed", "evaluations")
 
 
@@ -48,11 +47,11 @@ class Line:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Which line it is, as in a row of the file."""
+        """Identifies the line, as in a row of the file."""
         return tuple(str(getattr(self, name)) for name in KEY)
 
 
-def _chooser(setting: Setting) -> Callable[[Problem, Setting, int, int, int], np.ndarray]:
+def _arm_selection(setting: Setting) -> Callable[[Problem, Setting, int, int, int], np.ndarray]:
     if not setting.needs:
         return chosen_arms
     from benchmarks import peer_choices
@@ -61,11 +60,11 @@ def _chooser(setting: Setting) -> Callable[[Problem, Setting, int, int, int], np
 
 
 def lines(job: tuple[str, Setting, int, int, int]) -> list[Line]:
-    """One run, looked at after each checkpoint's number of evaluations."""
+    """One run, summarised at each checkpoint."""
     name, setting, budget, batch, seed = job
     task = problem(name)
     started = time.process_time()
-    arms = _chooser(setting)(task, setting, budget, batch, seed)
+    arms = _arm_selection(setting)(task, setting, budget, batch, seed)
     seconds = time.process_time() - started
     found = []
     for evaluations in [c for c in CHECKPOINTS if c <= budget]:
@@ -102,7 +101,7 @@ Runs = dict[tuple[str, int, int, int], dict[str, dict[int, tuple[float, int]]]]
 
 
 def _runs(path: Path) -> Runs:
-    """Share in per cent and better arms, by (pool, batch, budget, evaluations), setting and seed."""
+    """Percentage found and number of better arms, by (pool, batch, budget, evaluations), setting and seed."""
     runs: Runs = defaultdict(lambda: defaultdict(dict))
     with path.open(newline="") as stream:
         for row in csv.DictReader(stream):
@@ -122,7 +121,7 @@ def _cell(runs: dict[int, tuple[float, int]]) -> str:
 
 
 def _difference(runs: dict[int, tuple[float, int]], other: dict[int, tuple[float, int]]) -> str:
-    """Points more of the top 1 %, paired by seed."""
+    """Additional points of the top 1 %, paired by seed."""
     both = [runs[seed][0] - other[seed][0] for seed in runs if seed in other]
     return f"{_with_error(both)} ({len(both)})" if both else ""
 
@@ -130,9 +129,9 @@ def _difference(runs: dict[int, tuple[float, int]], other: dict[int, tuple[float
 def table(path: Path, against: str | None = None) -> str:
     """A table for each batch size, budget and number of evaluations: settings down, pools across.
 
-    A cell is the share of the top 1 % found in per cent ± its standard error, the median number of arms
-    better than the best one found, and (how many seeds). With `against`, the last rows are what each setting
-    finds more than that one, paired by seed.
+    A cell shows the percentage of the top 1 % found ± its standard error, the median number of arms better
+    than the best one found, and (the number of seeds). With `against`, the last rows show the difference
+    between each setting and that one, paired by seed.
     """
     runs = _runs(path)
     parts = []
@@ -156,7 +155,7 @@ def table(path: Path, against: str | None = None) -> str:
 
 
 def run_all(jobs: list[tuple[str, Setting, int, int, int]], out: Path, processes: int) -> None:
-    """Every job that is not in the file yet."""
+    """Run every job that is not in the file yet."""
     done = _done(out)
     todo = []
     for job in jobs:
@@ -174,10 +173,10 @@ def run_all(jobs: list[tuple[str, Setting, int, int, int]], out: Path, processes
 
 
 def _unusable(names: list[str], known: dict[str, Setting]) -> str | None:
-    """What is wrong with the settings asked for, if anything."""
+    """An error message for unknown or uninstalled settings, or None."""
     for name in names:
         if name not in known:
-            return f"no setting {name!r}; there are: {', '.join(known)}"
+            return f"unknown setting {name!r}; known are: {', '.join(known)}"
         for package in known[name].needs:
             if find_spec(package) is None:
                 return f"the setting {name!r} needs {package}, which is not installed"
@@ -194,7 +193,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--budget", type=int, default=1000)
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 50])
     parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--against", help="a setting: show how much more the others find, paired by seed")
+    parser.add_argument("--against", help="a setting: show the differences from it, paired by seed")
     parser.add_argument("--processes", type=int, default=1, choices=(1, 2))
     options = parser.parse_args(arguments)
     if options.against is not None and options.against not in options.settings:

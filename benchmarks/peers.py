@@ -1,8 +1,8 @@
-"""One more pull, then mean and deviation of every arm: here, and with other people's Gaussian processes.
+"""Time of one more pull and of the mean and deviation of every arm, here and in other libraries.
 
-All are given the same kernel with fixed hyperparameters, the same ridge and the same data, and are measured
-in the same run. Peers start anew at every step, as their interfaces do, so the ratios have no bar.
-A peer that is not installed is left out and named in a row of its own.
+All have the same kernel with fixed hyperparameters, the same ridge and the same data, and are measured in
+the same run. The other libraries fit from scratch at every step, as their interfaces require, so there is no
+target for the ratios. A library that is not installed is skipped and reported in a row.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LENGTHSCALE, RIDGE = 5**0.5, 0.2
 
 @dataclass(frozen=True)
 class Problem:
-    """t pulls of different arms out of A, and one more."""
+    """t pulls of different arms among A, and one more."""
 
     features: np.ndarray
     arms: np.ndarray
@@ -39,7 +39,7 @@ Step = Callable[[], Answer]
 
 
 def manyarms_step(problem: Problem) -> Step:
-    """The posterior after t pulls is there; the step takes in one more."""
+    """The posterior after t pulls is given; the step adds one more."""
     posterior = ma.Posterior(ma.Pool(problem.features), ma.RBF(LENGTHSCALE), RIDGE)
     posterior.update(problem.arms[:-1], problem.arms[:-1], problem.rewards[:-1])
     last = problem.arms[-1:]
@@ -52,7 +52,7 @@ def manyarms_step(problem: Problem) -> Step:
 
 
 def sklearn_step(problem: Problem) -> Step:
-    """scikit-learn fits and predicts from scratch; hyperparameters are not searched for."""
+    """scikit-learn fits and predicts from scratch; hyperparameters are fixed."""
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import RBF
 
@@ -66,7 +66,7 @@ def sklearn_step(problem: Problem) -> Step:
 
 
 def botorch_step(problem: Problem) -> Step:
-    """BoTorch's SingleTaskGP; every arm is a t-batch of its own, as acquisition functions see candidates."""
+    """BoTorch's SingleTaskGP; every arm is one t-batch, as for acquisition functions."""
     import torch
     from botorch.models import SingleTaskGP
     from gpytorch.kernels import RBFKernel

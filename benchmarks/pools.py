@@ -1,4 +1,4 @@
-"""The pools measured on: the papers' own, from the folder named by MANYARMS_DATA, and generated ones."""
+"""Pools for benchmarks: those of the papers, from the folder named by MANYARMS_DATA, and generated ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from manyarms.reproduce.pools import load
 
 
 def folder() -> Path:
-    """Where the real pools lie."""
+    """The folder with the real pools."""
     home = os.environ.get("MANYARMS_DATA")
     if not home:
         raise MissingDataError("set MANYARMS_DATA to the folder with the real pools")
@@ -35,7 +35,7 @@ def _loaded(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def generated(n_arms: int) -> tuple[np.ndarray, np.ndarray]:
-    """n × 8 uniform features, standardised, and a smooth target in [0, 1], for sizes no real pool has."""
+    """n × 8 uniform features, standardised, and a smooth target in [0, 1], for any size."""
     rng = np.random.default_rng(0)
     features = (np.sqrt(12) * (rng.random((n_arms, 8)) - 0.5)).astype(np.float32)
     target = np.sin(features[:, 0]) + np.tanh(features[:, 1] * features[:, 2]) - 0.1 * features[:, 3] ** 2

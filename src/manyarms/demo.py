@@ -1,7 +1,7 @@
-"""What `make demo` runs: a complete campaign, from a table of candidates to a report page.
+"""The demonstration behind `make demo`: a complete campaign, from a table of candidates to a report page.
 
-BBKB finds a good arm among 20 000 from 2 000 noisy evaluations. The commands are the ones a user would type;
-they are printed before they run. Everything is written to one folder (by default `build/demo`).
+BBKB finds a good candidate among 20 000 with 2 000 noisy measurements. The demonstration prints and runs the
+commands that a user would type. Everything is written to one folder (by default `build/demo`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ STEPS = (
 
 
 def generated_problem(seed: int, n_arms: int) -> tuple[Floats, Floats]:
-    """Candidates in the unit cube and their true values: 40 smooth hills and hollows, the highest at 1."""
+    """Candidates in the unit cube and their true values: 40 smooth bumps, scaled to a maximum of 1."""
     rng = np.random.default_rng(seed)
     features, centres = rng.random((n_arms, 3)), rng.random((40, 3))
     values = ma.RBF(LENGTHSCALE).matrix(features, centres) @ rng.normal(size=40)
@@ -43,7 +43,7 @@ def generated_problem(seed: int, n_arms: int) -> tuple[Floats, Floats]:
 
 
 def write_problem(folder: Path) -> Floats:
-    """The table the user has, and the truth that only the measuring device knows."""
+    """Write the user's table, and the true values, which only the measuring function reads."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in NAMES:
         (folder / name).unlink(missing_ok=True)
@@ -57,26 +57,26 @@ def write_problem(folder: Path) -> Floats:
 
 
 def measure(arm: Any) -> float:
-    """The measuring device: the true value plus noise that belongs to the ticket."""
+    """Measure a candidate: its true value plus noise drawn from the number of the ticket."""
     truth = np.load("truth.npy", mmap_mode="r")
     return float(truth[arm.index] + NOISE * np.random.default_rng((1, arm.ticket)).standard_normal())
 
 
 def main(folder: Path = Path("build") / "demo") -> None:
-    """Run the commands and say what was found."""
+    """Run the commands and summarise the outcome."""
     truth = write_problem(folder)
-    print(f"{N_ARMS} candidates in {folder / 'pool.csv'}, noise of standard deviation {NOISE}")
+    print(f"{N_ARMS} candidates in {folder / 'pool.csv'}, measurement noise with standard deviation {NOISE}")
     started = time.perf_counter()
     for step in STEPS:
         print(f"\n$ manyarms {step}", flush=True)
-        command = [sys.executable, "-c", "from manyarms.cli.main import main; main()", *shlex.split(step)]
+        command = [sys.executable, "-m", "manyarms", *shlex.split(step)]
         if subprocess.run(command, cwd=folder, check=False).returncode:
             sys.exit(1)
     summarise(folder, truth, time.perf_counter() - started)
 
 
 def summarise(folder: Path, truth: Floats, seconds: float) -> None:
-    """How close the search came, which only a demonstration can know."""
+    """Print how close the search came to the optimum, which is known only in a demonstration."""
     with open(folder / "results.csv", newline="") as stream:
         rows = list(csv.DictReader(stream))
     arms = np.array([int(row["id"].removeprefix("recipe ")) for row in rows])
@@ -84,11 +84,11 @@ def summarise(folder: Path, truth: Floats, seconds: float) -> None:
     tried, times = np.unique(arms, return_counts=True)
     most = tried[times.argmax()]
     random = (truth.max() - truth).mean()
-    print(f"\nmost measured     recipe {most}: {times.max()} times, true {truth[most]:.4f}")
-    print(f"known optimum     recipe {int(truth.argmax())}: true {truth.max():.4f}")
-    print(f"regret            {regrets.sum():.1f} in all, {regrets.mean():.4f} a step, "
-          f"{regrets[-len(regrets) // 10 :].mean():.4f} a step in the last tenth")  # fmt: skip
-    print(f"random choice     {random * len(regrets):.1f} in all, {random:.4f} a step")
+    print(f"\nmost measured     recipe {most}: {times.max()} times, true value {truth[most]:.4f}")
+    print(f"known optimum     recipe {int(truth.argmax())}: true value {truth.max():.4f}")
+    print(f"regret            {regrets.sum():.1f} in total, {regrets.mean():.4f} per measurement, "
+          f"{regrets[-len(regrets) // 10 :].mean():.4f} per measurement in the last tenth")  # fmt: skip
+    print(f"random choice     {random * len(regrets):.1f} in total, {random:.4f} per measurement")
     batches = len({row["batch"] for row in rows})
     print(f"candidates tried  {len(tried)} of {N_ARMS} in {batches} batches")
     print(f"seconds           {seconds:.1f}")

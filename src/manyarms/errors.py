@@ -1,4 +1,4 @@
-"""Everything that can go wrong because of what a caller passed in, one class per mistake.
+"""Errors caused by what a caller passed in, one class per mistake.
 
 Each class also inherits the built-in exception a Python programmer would expect (`ValueError`,
 `LookupError`, `ImportError`), so `except ValueError` keeps working, and every message names the
@@ -20,26 +20,26 @@ def shown(value: Any, longest: int = 120) -> str:
 
 
 class ManyarmsError(Exception):
-    """Base of every error raised on purpose by this package."""
+    """Base class of every error this package raises deliberately."""
 
 
 class InvalidParameterError(ManyarmsError, ValueError):
-    """A setting lies outside its legal range."""
+    """A parameter is outside its allowed range."""
 
     def __init__(self, name: str, value: Any, rule: str) -> None:
         super().__init__(f"{name} must be {rule}, got {shown(value)}")
         self.name, self.value, self.rule = name, value, rule
 
-    def __reduce__(self) -> tuple[Any, ...]:  # so that it survives the trip home from a worker process
+    def __reduce__(self) -> tuple[Any, ...]:  # so that it can be pickled in a worker process
         return type(self), (self.name, self.value, self.rule)
 
 
 class InvalidFeaturesError(ManyarmsError, ValueError):
-    """Features that no kernel could use: NaN, infinite, of the wrong shape or type."""
+    """Features that no kernel can use: NaN, infinite, or of the wrong shape or type."""
 
 
 class EmptyPoolError(ManyarmsError, ValueError):
-    """A pool without a single arm."""
+    """A pool without arms."""
 
 
 class InvalidIdError(ManyarmsError, ValueError):
@@ -51,19 +51,19 @@ class DuplicateIdError(InvalidIdError):
 
 
 class InvalidRewardError(ManyarmsError, ValueError):
-    """A reward that is NaN, infinite, not a number, or not matched by an arm."""
+    """A reward that is NaN, infinite or not a number, or that belongs to no arm."""
 
 
 class UnknownArmError(ManyarmsError, LookupError):
-    """An arm index or id that the pool does not hold."""
+    """An arm index or id that is not in the pool."""
 
 
 class InvalidKernelError(ManyarmsError, ValueError):
-    """A kernel that broke its contract, or that does not fit the features it was given."""
+    """A kernel that breaks its contract or does not fit the features."""
 
 
 class UnsuitableKernelError(InvalidKernelError):
-    """A sound kernel that a feature map cannot stand for: no known spectral density, or not linear."""
+    """A valid kernel that a feature map cannot approximate: no known spectral density, or not linear."""
 
 
 class TableError(ManyarmsError, ValueError):
@@ -71,11 +71,11 @@ class TableError(ManyarmsError, ValueError):
 
 
 class TextColumnError(TableError):
-    """A column that was to hold numbers and holds texts."""
+    """A column that must hold numbers but holds texts."""
 
 
 class MissingExtraError(ManyarmsError, ImportError):
-    """An optional library is needed and not installed."""
+    """An optional library is needed but not installed."""
 
     def __init__(self, library: str, extra: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs {library}: pip install 'manyarms[{extra}]'")
@@ -86,11 +86,11 @@ class MissingExtraError(ManyarmsError, ImportError):
 
 
 class UnknownTicketError(ManyarmsError, LookupError):
-    """A ticket that was never handed out."""
+    """A ticket that was never issued."""
 
 
 class AlreadyToldError(ManyarmsError, ValueError):
-    """A ticket whose result is in already, or that was given up with `forget`."""
+    """A ticket that already has a result, or that was given up with `forget`."""
 
 
 class NothingToAskError(ManyarmsError, LookupError):
@@ -98,11 +98,11 @@ class NothingToAskError(ManyarmsError, LookupError):
 
 
 class BudgetSpentError(ManyarmsError, RuntimeError):
-    """All pulls that the budget allows have been handed out."""
+    """All pulls that the budget allows have been issued."""
 
 
 class AllFailedError(ManyarmsError, RuntimeError):
-    """Every trial of a batch failed, so going on makes no sense; `result` holds what was measured before."""
+    """Every trial of a batch failed, so the run stopped; `result` holds what was measured before."""
 
     def __init__(self, message: str, result: Any) -> None:
         super().__init__(message)
@@ -110,7 +110,7 @@ class AllFailedError(ManyarmsError, RuntimeError):
 
 
 class RunStoppedError(ManyarmsError, RuntimeError):
-    """Something around the trials broke (worker, executor, callback); `result` holds the run so far."""
+    """A worker, an executor or a callback failed; `result` holds the run so far."""
 
     def __init__(self, message: str, result: Any) -> None:
         super().__init__(message)
@@ -118,76 +118,76 @@ class RunStoppedError(ManyarmsError, RuntimeError):
 
 
 class CheckpointError(ManyarmsError, ValueError):
-    """A saved run that cannot be loaded: damaged, of another version, or of another pool."""
+    """A saved run that cannot be loaded: damaged, from another version, or for another pool."""
 
 
 class PoolTooLargeError(ManyarmsError, ValueError):
-    """A pool with more arms than an algorithm without a sketch can hold."""
+    """A pool with more arms than an algorithm without a sketch can handle."""
 
 
 class NoResultsError(ManyarmsError, LookupError):
-    """A question that needs at least one result."""
+    """The call needs at least one result."""
 
 
 # ---------------------------------------------------------------- many agents, one server
 
 
 class MessageError(ManyarmsError):
-    """Base of every reason to refuse a message; the receiver's state is unchanged."""
+    """Base class of the errors for a rejected message; the state of the receiver is unchanged."""
 
 
 class CorruptMessageError(MessageError, ValueError):
-    """Bytes that are no message: wrong mark, unknown kind, wrong length or checksum."""
+    """Bytes that are not a message: wrong magic number, unknown kind, wrong length or checksum."""
 
 
 class WireVersionError(MessageError, ValueError):
-    """A message written in a version of the encoding that this package does not read."""
+    """A message in a version of the encoding that this package cannot read."""
 
 
 class UnknownAgentError(MessageError, LookupError):
-    """A message from an agent that does not take part."""
+    """A message from an agent that is not part of the run."""
 
 
 class ImpossibleMessageError(MessageError, ValueError):
-    """A well-formed message whose sizes or numbers cannot be right, or of a kind nobody sends here."""
+    """A well-formed message with impossible sizes or values, or of a kind that is not expected here."""
 
 
 class SavedStateError(ManyarmsError, ValueError):
-    """A saved server state that cannot be read, or that belongs to another problem."""
+    """A saved server state that cannot be read or belongs to another problem."""
 
 
 class SamplingCapError(ManyarmsError, RuntimeError):
-    """Rejection draws from an active region found no point at all within the stated number of tries."""
+    """Rejection sampling from an active region found no point within the stated number of tries."""
 
 
 class StalledRunError(ManyarmsError, RuntimeError):
-    """Nothing is left to deliver, nothing to pull, and the run is not finished."""
+    """There is nothing left to deliver or to pull, but the run is not finished."""
 
 
 # ---------------------------------------------------------------- the papers' figures
 
 
 class UnknownExperimentError(ManyarmsError, LookupError):
-    """No figure of this name can be reproduced."""
+    """There is no experiment of this name to reproduce."""
 
 
 class MissingDataError(ManyarmsError, LookupError):
-    """A file of real data is not where it was looked for; the message says where to get it."""
+    """A file of real data was not found; the message says where to get it."""
 
 
 # ---------------------------------------------------------------- campaigns
 
 
 class CampaignError(ManyarmsError):
-    """Base of what can be wrong with a campaign as it is stored, rather than with what it is told."""
+    """Base class of errors about a stored campaign, as opposed to errors in the results given to it."""
 
 
 class NoCampaignError(CampaignError, LookupError):
-    """No campaign of this name is there."""
+    """There is no campaign of this name."""
 
 
 class CampaignExistsError(CampaignError, ValueError):
-    """A campaign of this name is there already; it is never overwritten."""
+    """A campaign of this name already exists; it is never overwritten."""
 
 
 class NewerSchemaError(CampaignError, RuntimeError):
@@ -195,24 +195,24 @@ class NewerSchemaError(CampaignError, RuntimeError):
 
 
 class DatabaseError(CampaignError, RuntimeError):
-    """The database refused: not reachable, not writable, full, locked for too long, or damaged."""
+    """The database cannot be used: not reachable, not writable, full, locked for too long, or damaged."""
 
 
 class ChangedPoolError(CampaignError, ValueError):
-    """The pool's file is gone, or is no longer the one the campaign was made with."""
+    """The pool file is missing, or is no longer the one the campaign was created with."""
 
 
 class OutputError(CampaignError, OSError):
-    """A file that was asked for cannot be written."""
+    """An output file cannot be written."""
 
 
 class TrialsFailingError(CampaignError, RuntimeError):
-    """So many trials in a row failed that going on makes no sense."""
+    """Too many trials failed in a row."""
 
 
 class SettingsError(ManyarmsError, ValueError):
-    """Settings of a campaign that contradict each other, or that nobody knows."""
+    """Settings of a campaign that contradict each other or are unknown."""
 
 
 class ResultsFileError(ManyarmsError, ValueError):
-    """A file of results that cannot be taken in; the message names file and row. Nothing of it is kept."""
+    """A results file that cannot be imported; the message names file and row. Nothing is imported from it."""

@@ -1,4 +1,4 @@
-"""A bad network, and runs in which every posterior is checked."""
+"""An unreliable network, and runs in which every posterior is checked."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ALGORITHMS: dict[str, Callable[[], Any]] = {
 
 @dataclass
 class Faults:
-    """A link that loses, repeats, delays and damages messages at random, and can be cut to some agents."""
+    """A link that loses, repeats, delays and damages messages at random, and can cut off agents."""
 
     seed: int
     lose: float = 0.0
@@ -51,7 +51,7 @@ class Faults:
         if self.dead(direction, agent, decode(data)) or self.rng.random() < self.lose:
             return []
         late = self.held.pop((direction, agent), [])
-        if self.rng.random() < self.delay:  # comes after the next one to or from this agent
+        if self.rng.random() < self.delay:  # delivered with the next message to or from this agent
             self.held[direction, agent] = [data]
             return late
         if self.rng.random() < self.damage:
@@ -62,7 +62,7 @@ class Faults:
 
 @dataclass
 class Recorded:
-    """Rewards that remember who pulled what in which epoch."""
+    """An evaluation function that records arms and rewards by agent and epoch."""
 
     settings: agents.DUETS
     noisy: Any

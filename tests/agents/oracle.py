@@ -1,7 +1,6 @@
-"""Plain oracles: every posterior recomputed densely, in extended precision, from draws and rewards.
+"""Reference implementations: posteriors recomputed densely, in extended precision, from draws and rewards.
 
-Nothing here is shared with the package but the kernel, the coins (which are what the parties share) and the
-rule that turns a coin into an arm.
+They use only the kernel, the coins and the rule that turns a coin into an arm from the package.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from manyarms.agents.protocol.coins import PURPOSE_DRAWS, PURPOSE_INDUCING
 
 
 def cholesky(matrix: Any) -> np.ndarray:
-    """Lower factor in extended precision, column by column."""
+    """The lower Cholesky factor in extended precision, column by column."""
     left = np.array(matrix, dtype=np.longdouble)
     n = len(left)
     factor = np.zeros((n, n), dtype=np.longdouble)
@@ -53,7 +52,7 @@ def sparse_posterior(
 
 
 def exact_posterior(kernel: Any, points: Any, rewards: Any, ridge: float, at: Any) -> tuple[Any, Any]:
-    """Mean and leverage of the exact posterior, through K + λI."""
+    """Mean and leverage of the exact posterior, by solving with K + λI."""
     gram = kernel.matrix(points, points) + ridge * np.eye(len(points))
     cross = kernel.matrix(points, at)
     solved = np.linalg.solve(gram, cross)
@@ -67,7 +66,7 @@ def information(kernel: Any, points: Any, ridge: float) -> float:
 
 @dataclass
 class CentralDuets:
-    """DUETS with one decision maker that makes all draws itself (T_j of them), on a pool."""
+    """DUETS on a pool with a single decision maker that makes all T_j draws of an epoch."""
 
     kernel: Any
     features: np.ndarray
@@ -78,7 +77,7 @@ class CentralDuets:
     seed: int
 
     def run(self, rewards_of: Any) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Arms pulled in each epoch, and the active set after it."""
+        """The arms pulled in each epoch, and the active set after it."""
         active = np.arange(len(self.features))
         pulled, sets = [], []
         for epoch, length in enumerate(self.lengths, start=1):
@@ -106,7 +105,7 @@ class CentralDuets:
         return mean >= mean.max() - 2 * self.width * math.sqrt(self.ridge * leverage.max())
 
     def _independent(self, arms: np.ndarray) -> list[int]:
-        """Those that the ones before do not explain; the span, and hence the mean, is what matters."""
+        """The arms outside the span of the earlier ones; the mean depends only on the span."""
         kept: list[int] = []
         for arm in arms.tolist():
             points = self.features[[*kept, arm]]

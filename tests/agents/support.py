@@ -1,4 +1,4 @@
-"""Small problems for the agents' tests, and a witness that keeps every message of a run."""
+"""Small problems for the tests of agents, and a link that records every message of a run."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def small_pool(n_arms: int = 300, seed: int = 0) -> ma.Pool:
 
 
 def rewards(seed: int) -> Noisy:
-    """Branin with noise, a stream per agent."""
+    """Branin with noise, from a separate random stream per agent."""
     return Noisy(PROBLEM, NOISE, seed)
 
 
 @dataclass
 class Witness:
-    """A link that loses nothing and remembers everything: (direction, agent, message, bytes)."""
+    """A perfect link that records every message as (direction, agent, message, bytes)."""
 
     seen: list[tuple[str, int, Message, int]] = field(default_factory=list)
 
@@ -52,7 +52,7 @@ class Witness:
 
 @dataclass(frozen=True)
 class Expansion:
-    """f = Σ a_i k(x_i, ·), whose RKHS norm is known."""
+    """A function f = Σ a_i k(x_i, ·) with known RKHS norm."""
 
     kernel: Any
     centres: np.ndarray
@@ -72,5 +72,5 @@ class Expansion:
 
 
 def by_epoch(values: np.ndarray, lengths: tuple[int, ...]) -> list[np.ndarray]:
-    """An agent's T values cut into epochs."""
+    """The T values of an agent, split into epochs."""
     return np.split(values, np.cumsum(lengths)[:-1])

@@ -1,4 +1,4 @@
-"""The three baselines against plain recomputation: choices, triggers, syncs, and changing arm sets."""
+"""The three baselines against direct recomputation: choices, triggers, syncs, and changing arm sets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONTEXTS = agents.Contexts(arm_sets, 2)
 
 
 class Watched:
-    """A run whose agents and messages can be looked at."""
+    """A run that exposes its agents and messages."""
 
     def __init__(self, settings: Any, domain: Any, seed: int = 0) -> None:
         self.witness = Witness()
@@ -86,7 +86,7 @@ def test_after_a_sync_every_dis_agent_has_everybodys_data(domain: Any, seed: int
 
 @pytest.mark.parametrize("seed", range(3))
 def test_dis_trigger(seed: int) -> None:
-    """One agent alone: it asks exactly when (new points)·(log det now − log det at sync) > D."""
+    """A single agent requests a sync exactly when (new points)·(log det now − log det at sync) > D."""
     settings = settings_of(agents.DisKernelUCB, n_agents=1, sync_threshold=3.0)
     run = Watched(settings, POOL, seed)
     log_dets = [0.0]
@@ -106,7 +106,7 @@ def test_dis_trigger(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("domain", [POOL, CONTEXTS], ids=["pool", "contexts"])
 def test_approx_agents_hold_the_centralised_sparse_posterior(domain: Any, seed: int) -> None:
-    """On the common S: everybody's data up to the sync and one's own since."""
+    """The posterior on the common S contains all data up to the sync and the agent's own data since."""
     settings = settings_of(agents.ApproxDisKernelUCB, sync_threshold=8.0)
     run = Watched(settings, domain, seed)
     assert run.server.sync > 0
@@ -130,7 +130,7 @@ def test_approx_agents_hold_the_centralised_sparse_posterior(domain: Any, seed: 
 
 
 def test_approx_trigger() -> None:
-    """Before the first sync every new point counts k/λ = 5, so D = 20 asks after the fifth."""
+    """Before the first sync every new point adds k/λ = 5, so D = 20 triggers a sync after the fifth."""
     settings = settings_of(agents.ApproxDisKernelUCB, sync_threshold=20.0)
     run = Watched(settings, POOL)
     first = [x for _, _, x, _ in run.witness.seen if isinstance(x, m.Statistics)][:N]

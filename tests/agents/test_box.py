@@ -1,4 +1,4 @@
-"""DUETS on a continuous box: rejection draws, their cap, and machines that round differently."""
+"""DUETS on a continuous box: rejection sampling, its cap, and machines that round differently."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_the_best_point_stays_in_the_region() -> None:
 
 
 def test_single_precision_agents_pull_the_servers_draws() -> None:
-    """Half precision decides some candidates otherwise; the server then sends the draws, and counts them."""
+    """Half precision accepts other points; the server then sends its draws and counts them."""
     settings, corrections, resent = duets(precision="float32"), 0, 0.0
     for seed in range(6):
         members: list[Any] = [
@@ -119,7 +119,7 @@ def test_single_precision_agents_pull_the_servers_draws() -> None:
         assert all(record.left_out == () for record in server.records)
         corrections += sum(record.corrections for record in server.records)
         resent += run.ledger.cost.resent
-    assert corrections > 0, "no disagreement in 6 runs: the test shows nothing"
+    assert corrections > 0, "no disagreement in 6 runs, so the test checks nothing"
     assert resent > 0
 
 

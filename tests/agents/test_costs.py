@@ -1,4 +1,4 @@
-"""DUETS' communication grows slower than agents and steps; regret of the four algorithms (slow)."""
+"""The communication of DUETS is sublinear in agents and steps; regret of the four algorithms (slow)."""
 
 from __future__ import annotations
 

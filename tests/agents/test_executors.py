@@ -1,4 +1,4 @@
-"""A run is the same wherever its agents live."""
+"""A run is the same wherever its agents execute."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_an_evaluation_that_fails_is_the_callers_to_see(executor: Any) -> None:
 
 
 def dying(pulls: agents.Pulls) -> Any:
-    """Agent 1's process is gone in the second epoch."""
+    """Evaluate pulls; the process of agent 1 dies in the second epoch."""
     if pulls.agent == 1 and pulls.step > 0:
         os._exit(1)
     return np.zeros(len(pulls))
@@ -87,7 +87,7 @@ def test_rewards_nobody_asked_for_are_refused() -> None:
 
 @pytest.mark.parametrize("send", ["indices", "features"])
 def test_fingerprints(send: Any) -> None:
-    """Packed bits keep their type on the way, whichever way they are sent."""
+    """Packed bits keep their type, whether they are sent as indices or as features."""
     bits = np.packbits(np.random.default_rng(0).random((80, 64)) < 0.3, axis=1)
     pool, settings = ma.Pool(bits), {"kernel": ma.Tanimoto(), "ridge": 0.2, "n_agents": 2, "send": send}
     for algorithm in (

@@ -1,4 +1,4 @@
-"""The four test functions have the maxima they are said to have."""
+"""The four test functions have their documented maxima."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages that cannot be are refused with a typed error and change nothing; old ones are ignored."""
+"""Invalid messages are refused with a typed error and change nothing; stale messages are ignored."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_stale_and_repeated_messages_are_counted_and_ignored() -> None:
     ],
     ids=lambda message: message.name,
 )
-def test_an_agent_refuses_what_cannot_be(message: m.Message) -> None:
+def test_an_agent_refuses_invalid_messages(message: m.Message) -> None:
     agent = duets().agent(0, POOL, agents.Coin.of_agent(0, 0))
     with pytest.raises(errors.ImpossibleMessageError):
         agent.receive(decode(encode(message)))
@@ -103,7 +103,7 @@ def test_an_agent_does_not_trim_with_weights_for_another_set_of_inducing_points(
 
 
 def test_a_second_set_of_inducing_points_is_answered_with_the_same_rewards() -> None:
-    """The server came back from an older state without somebody: S_j is another, the pulls are the same."""
+    """A server restored from an older state may choose another S_j for the same pulls."""
     agent = duets().agent(0, POOL, agents.Coin.of_agent(0, 0))
     agent.receive(m.Inducing(m.SERVER, 1, np.array([3, 4])))
     drawn = agent.pending
@@ -132,7 +132,7 @@ def test_a_second_set_of_inducing_points_is_answered_with_the_same_rewards() -> 
         ("approx", m.ProjectedRewards(0, 1, bytes(8), np.zeros(1))),
     ],
 )
-def test_baseline_servers_refuse_what_cannot_be(name: str, message: m.Message) -> None:
+def test_baseline_servers_refuse_invalid_messages(name: str, message: m.Message) -> None:
     server = ALGORITHMS[name]().server(POOL, 0)
     server.receive(m.SyncRequest(1, 1))
     before = server.save()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import manyarms as ma
-from manyarms.campaigns.report import BatchLine, Measurement, Report, TopRow
+from manyarms.campaigns.report import BatchLine, CampaignReport, Measurement, TopRow
 
 NASTY = [
     "<script>alert(1)</script>",
@@ -34,13 +34,13 @@ def batch(number: int, size: int = 3, **changes: Any) -> BatchLine:
     return replace(plain, **changes)
 
 
-def report(*values: float | None, **changes: Any) -> Report:
+def report(*values: float | None, **changes: Any) -> CampaignReport:
     measurements = [measurement(number, value) for number, value in enumerate(values, 1)]
-    return replace(Report("A campaign", "maximise", [], measurements, [], []), **changes)
+    return replace(CampaignReport("A campaign", "maximise", [], measurements, [], []), **changes)
 
 
 @cache
-def real_report(pulls: int = 300, seed: int = 0) -> Report:
+def real_report(pulls: int = 300, seed: int = 0) -> CampaignReport:
     """BBKB on a smooth function of two variables, as a campaign would report it."""
     rng = np.random.default_rng(seed)
     features = rng.random((800, 2))
@@ -70,7 +70,7 @@ def real_report(pulls: int = 300, seed: int = 0) -> Report:
             place = len(measurements) + 1
             measurements.append(Measurement(place, arm, None if lost else value, lost, *said, number))
         optimizer.tell(asked, rewards, failed=failed.tolist())
-    return Report(
+    return CampaignReport(
         "Yield of a made-up reaction", "maximise", [("policy", "BBKB"), ("candidates", "800")], measurements,
         batches, top_rows(optimizer), float(truth.max()),
     )  # fmt: skip
@@ -89,7 +89,7 @@ def top_rows(optimizer: ma.Optimizer, most: int = 10) -> list[TopRow]:
     ]  # fmt: skip
 
 
-def nasty_report() -> Report:
+def nasty_report() -> CampaignReport:
     """Every text a nasty one, all at once."""
     ordinary = real_report(60)
     names = [NASTY[place % len(NASTY)] for place in range(len(ordinary.measurements))]

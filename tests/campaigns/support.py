@@ -21,7 +21,7 @@ from manyarms.campaigns.settings import Request
 from manyarms.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMAND = [sys.executable, "-c", "from manyarms.cli.main import main; main()"]
+COMMAND = [sys.executable, "-m", "manyarms"]
 SMALL = {"kernel": "rbf", "lengthscale": 0.3, "noise": 0.1, "signal": 1.0, "mean": 0.0, "repeats": "allow"}
 LEARNED = dict.fromkeys(("kernel", "lengthscale", "noise", "signal", "mean"), "auto") | {"repeats": "forbid"}
 

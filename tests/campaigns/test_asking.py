@@ -12,7 +12,8 @@ import pytest
 from manyarms import errors
 from manyarms.campaigns.batch_file import write_batch
 from manyarms.campaigns.campaign import Campaign
-from manyarms.campaigns.views import batches, history, status
+from manyarms.campaigns.queries import batches, history
+from manyarms.campaigns.status import status
 from tests.campaigns.support import LEARNED, made, request, results, step, value_of, write_pool
 
 
@@ -212,7 +213,10 @@ def test_the_pool_may_move_but_not_change(tmp_path):
     made(tmp_path).close()
     (tmp_path / "elsewhere").mkdir()
     moved = (tmp_path / "pool.csv").rename(tmp_path / "elsewhere" / "other name.csv")
-    with Campaign(tmp_path / "c.db") as campaign, pytest.raises(errors.ChangedPoolError, match="not there"):
+    with (
+        Campaign(tmp_path / "c.db") as campaign,
+        pytest.raises(errors.ChangedPoolError, match="table of candidates is missing"),
+    ):
         campaign.ask()
     with Campaign(tmp_path / "c.db", pool=moved) as campaign:
         step(campaign, 3)

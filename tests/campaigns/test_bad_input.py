@@ -16,7 +16,7 @@ import pytest
 
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.pool_file import files
-from manyarms.campaigns.views import history, ticket_counts
+from manyarms.campaigns.queries import history, ticket_counts
 from tests.campaigns.support import COMMAND, Done, cli, command, made, results, write_pool
 
 BAD_INPUT, BAD_CAMPAIGN, NOTHING = 3, 4, 5
@@ -44,12 +44,15 @@ def new(folder: Path, *options: object, **changes: str) -> Done:
         (["--id", "nobody"], ["'nobody'", "x1"]),
         (["--id", "name", "--features", "x1,x9"], ["'x9'"]),
         (["--id", "name"], ["row 0", "'remark'", "'shelf 0' is not a number", "--categories"]),
-        (["--id", "x1", "--categories", "name,remark"], ["'name' holds 120", "too many", "--features"]),
+        (
+            ["--id", "x1", "--categories", "name,remark"],
+            ["'name' holds 120", "more than the 100", "--features"],
+        ),
         (["--id", "name", "--categories", "remark,remark"], ["twice", "remark"]),
-        (["--id", "name", "--categories", "name"], ["'name'", "something else"]),
+        (["--id", "name", "--categories", "name"], ["'name'", "category and also"]),
         (["--id", "name", "--smiles", "remark"], ["row 0", "'remark'", "not a SMILES string"]),
         (["--id", "name", "--bits", "remark"], ["row 0", "'remark'", "0 and 1"]),
-        (["--id", "name", "--features", "x1", "--smiles", "remark"], ["one of them"]),
+        (["--id", "name", "--features", "x1", "--smiles", "remark"], ["only one of"]),
         (["--id", "name", "--features", "x1", "--kernel", "magic"], ["'magic'", "matern"]),
         (["--id", "name", "--features", "x1", "--kernel", "tanimoto"], ["tanimoto"]),
         (["--id", "name", "--features", "x1", "--policy", "magic"], ["'magic'", "BBKB"]),
@@ -195,7 +198,12 @@ def test_usage_errors_have_their_own_code(tmp_path):
     refused(cli("run", tmp_path / "c.db", "--command", "echo {colour}"), BAD_INPUT, "{colour}")
     for ticket in ("5", "99999999999999999999999"):
         refused(cli("forget", tmp_path / "c.db", ticket), BAD_INPUT, f"ticket {ticket}")
-    refused(cli("export", tmp_path / "c.db", tmp_path / "all.xlsx"), BAD_CAMPAIGN, ".parquet")
+    refused(
+        cli("export", tmp_path / "c.db", tmp_path / "all.xlsx"),
+        BAD_CAMPAIGN,
+        f"manyarms: {tmp_path / 'all.xlsx'}",
+        ".parquet",
+    )
 
 
 def test_strange_ids_and_columns_go_in_and_out_unharmed(tmp_path):

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from manyarms.campaigns.campaign import Campaign
-from manyarms.campaigns.views import batches, history, ticket_counts
+from manyarms.campaigns.queries import batches, history, ticket_counts
 from tests.campaigns.server import fresh_database
 from tests.campaigns.support import ROOT, made, step
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from manyarms.campaigns.campaign import Campaign
-from manyarms.campaigns.views import batches, history, ticket_counts
+from manyarms.campaigns.queries import batches, history, ticket_counts
 from tests.campaigns.support import LEARNED, ROOT, made, results, step, write_pool
 
 pytestmark = pytest.mark.slow

@@ -11,10 +11,12 @@ from sqlalchemy import text, update
 
 import manyarms as ma
 from manyarms.campaigns.campaign import Campaign
+from manyarms.campaigns.queries import best, history
 from manyarms.campaigns.report import render
+from manyarms.campaigns.report.collect import collect_report
 from manyarms.campaigns.settings import Request, Settings
+from manyarms.campaigns.status import status, status_lines
 from manyarms.campaigns.store.schema import CAMPAIGNS
-from manyarms.campaigns.views import best, facts, history, report, status
 from manyarms.policies import default_policy
 from tests.campaigns.support import LEARNED, cli, made, step, value_of, write_pool
 
@@ -78,20 +80,22 @@ def test_fresh_offers_a_candidate_again_only_when_all_were_tried(tmp_path):
 def test_learning_again_is_due_when_results_have_doubled_and_looking_stores_nothing(tmp_path):
     with learned(tmp_path) as campaign:
         assert status(campaign)["model"] is None
-        assert ("model", "learned from the results, beginning with the first ask") in facts(status(campaign))
+        assert ("model", "will be learned from the results, starting with the first ask") in status_lines(
+            status(campaign)
+        )
         seen = []
         for size in (12, 6, 6, 6):
             step(campaign, size)
             before, found = snapshot(campaign), status(campaign)["model"]
             seen.append((found["results"], found["learned_again_at_the_next_ask"]))
-            page, top = report(campaign, k=3), best(campaign, 3)
+            page, top = collect_report(campaign, k=3), best(campaign, 3)
             assert snapshot(campaign) == before
             assert [each.predicted for each in page.measurements][:13].count(None) == 12
             assert page.top == top
             shown = dict(page.facts)["model"]
             assert "again" not in shown, "the page learns what is due, and shows that model"
         assert seen == [(0, True), (12, False), (12, True), (24, False)]
-        assert not any("learned again at the next ask" in line for _, line in facts(status(campaign)))
+        assert not any("learned again at the next ask" in line for _, line in status_lines(status(campaign)))
         campaign.ask(6)
         assert status(campaign)["model"]["results"] == 24
 
@@ -175,7 +179,7 @@ def test_awkward_pools_and_results_keep_going_and_say_what_was_assumed(tmp_path,
         assert told == found["results"]["values"] + found["results"]["failed"] >= 15
         assert found["assumptions"]
         assert json.dumps(found)
-        assert render(report(campaign))
+        assert render(collect_report(campaign))
         assert len(history(campaign)) == told
 
 
@@ -259,8 +263,8 @@ def test_categories_alone_are_compared_by_hamming(tmp_path):
     [
         (["--categories", "colour"], "'lab 0' is not a number"),
         (["--categories", "colour,where,size"], "no column 'size'"),
-        (["--categories", "colour", "--features", "x,colour"], "categories and something else"),
-        (["--categories", "colour", "--smiles", "where"], "one of them"),
+        (["--categories", "colour", "--features", "x,colour"], "'colour' is a category and also"),
+        (["--categories", "colour", "--smiles", "where"], "only one of"),
     ],
 )
 def test_categories_that_cannot_be(tmp_path, options, words):
@@ -297,7 +301,7 @@ def test_a_campaign_made_before_models_were_learned_goes_on(tmp_path, place):
     with Campaign(place) as campaign:
         assert not campaign.settings.learned
         step(campaign, 5)
-        page = report(campaign)
+        page = collect_report(campaign)
         assert [each.predicted_lower is None for each in page.measurements] == [True] * 10 + [False] * 5
         assert render(page)
         assert Settings.from_json(campaign.settings.to_json()) == campaign.settings
@@ -311,7 +315,7 @@ def test_before_any_result_there_are_no_units_to_speak_of(tmp_path):
         campaign.ask(3)
         found = status(campaign)
         assert found["model"]["noise_in_units"] is None
-        assert dict(facts(found))["model"].endswith("until there are results to learn from")
+        assert dict(status_lines(found))["model"].endswith("until there are results to learn from")
 
 
 @pytest.mark.parametrize("goal", ["maximise", "minimise"])

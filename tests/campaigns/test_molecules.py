@@ -11,7 +11,7 @@ from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.pool_file import fingerprints as module
 from manyarms.campaigns.pool_file.source import Source
 from manyarms.campaigns.settings import Request
-from manyarms.campaigns.views import status
+from manyarms.campaigns.status import status
 from tests.campaigns.support import cli
 
 ALCOHOLS = ["C" * n + "O" for n in range(1, 25)]

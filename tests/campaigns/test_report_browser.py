@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from manyarms.campaigns.report import Report, render
+from manyarms.campaigns.report import CampaignReport, render
 from tests.campaigns.browser import Browser, chromium
 from tests.campaigns.reports import nasty_report, real_report, report
 
@@ -39,7 +39,7 @@ def browser() -> Iterator[Browser]:
         yield running
 
 
-def written(made: Report, folder: Path) -> Path:
+def written(made: CampaignReport, folder: Path) -> Path:
     page = folder / "report.html"
     page.write_text(render(made), encoding="utf-8")
     return page

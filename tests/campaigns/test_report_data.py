@@ -17,11 +17,11 @@ from manyarms.campaigns.report.data import (
     headline_data,
     improvements,
     progress_data,
+    recorded_before,
     regret_data,
     thinned,
-    told_before,
 )
-from manyarms.campaigns.report.scales import Scale, number, round_step, scale
+from manyarms.campaigns.report.scales import AxisScale, number, round_step, scale
 from manyarms.errors import InvalidParameterError
 from tests.campaigns.reports import batch, measurement, report
 
@@ -52,8 +52,8 @@ def test_headlines() -> None:
         ("Best measured", 3.0, "arm-2"),
         ("Measurements", 3, ""),
         ("Failed", 1, ""),
-        ("Batches", 2, "3 pulls asked for"),
-        ("Seconds of thinking", 0.5, ""),
+        ("Batches", 2, "3 tickets"),
+        ("Seconds of computing", 0.5, ""),
     ]
 
 
@@ -73,7 +73,7 @@ def test_a_batch_was_asked_before_those_after_it() -> None:
     # The second batch's results came first; the third has none yet.
     measurements = [measurement(n, 0.0, batch=b) for n, b in enumerate([2, 2, 1, None], 1)]
     told = report(measurements=measurements, batches=[batch(1), batch(2), batch(3)])
-    assert told_before(told) == {1: 0.0, 2: 0.0, 3: 4.0}
+    assert recorded_before(told) == {1: 0.0, 2: 0.0, 3: 4.0}
 
 
 @pytest.mark.parametrize(
@@ -183,9 +183,9 @@ def test_ticks_are_few_different_and_inside(values: list[float]) -> None:
 
 
 def test_ticks_at_known_places() -> None:
-    assert [label for _, label in Scale(0.0, 10.0).ticks(5)] == ["0", "2", "4", "6", "8", "10"]
-    assert [label for _, label in Scale(-0.5, 0.5).ticks(4)] == ["−0.50", "−0.25", "0.00", "0.25", "0.50"]
-    assert [label for _, label in Scale(0.5, 3.5, whole=True).ticks(8)] == ["1", "2", "3"]
+    assert [label for _, label in AxisScale(0.0, 10.0).ticks(5)] == ["0", "2", "4", "6", "8", "10"]
+    assert [label for _, label in AxisScale(-0.5, 0.5).ticks(4)] == ["−0.50", "−0.25", "0.00", "0.25", "0.50"]
+    assert [label for _, label in AxisScale(0.5, 3.5, whole=True).ticks(8)] == ["1", "2", "3"]
     assert scale([0, 2e9]).unit == "×10⁹"
 
 

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from manyarms.campaigns.report import Report, render
+from manyarms.campaigns.report import CampaignReport, render
 from manyarms.campaigns.report.markup import shortened, tag, tip, user_text
 from tests.campaigns.reports import NASTY, batch, measurement, nasty_report, real_report, report
 
@@ -60,7 +60,7 @@ def drawings(page: str) -> list[ElementTree.Element]:
     return [ElementTree.fromstring(text) for text in cut]
 
 
-def check(made: Report) -> Reader:
+def check(made: CampaignReport) -> Reader:
     """What holds for every page; the page, read."""
     page = render(made)
     page.encode("utf-8")
@@ -78,7 +78,7 @@ def check(made: Report) -> Reader:
     return reader
 
 
-def campaign(values: list[float | None]) -> Report:
+def campaign(values: list[float | None]) -> CampaignReport:
     """Two batches over these values, with predictions a little off."""
     half = max(1, len(values) // 2)
     measurements = [
@@ -108,8 +108,8 @@ SHAPES: dict[str, list[float | None]] = {
 
 def test_an_empty_campaign_has_a_page() -> None:
     text = check(report()).text
-    assert "No measurement has given a value yet." in text
-    assert "No batch has been asked yet." in text
+    assert "There are no measured values yet." in text
+    assert "There are no batches yet." in text
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -140,7 +140,7 @@ def test_the_page_says_what_happened() -> None:
         "solvent",
         "policy",
         "BBKB",
-        "90 % interval",
+        "90 % prediction interval",
     ]:
         assert text in reader.text
     for reason in {line.ended_because for line in made.batches}:

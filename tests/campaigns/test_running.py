@@ -14,12 +14,14 @@ import pytest
 
 from manyarms import errors
 from manyarms.campaigns.campaign import Campaign
-from manyarms.campaigns.views import batches, history, status
+from manyarms.campaigns.queries import batches, history
+from manyarms.campaigns.status import status
+from manyarms.campaigns.store.schema import TICKETS
 from manyarms.campaigns.workers import running
 from manyarms.campaigns.workers.command_trials import LONGEST_NOTE, StoppedError, TrialFailedError
-from manyarms.campaigns.workers.running import Plan, run
+from manyarms.campaigns.workers.running import RunPlan, run
 from manyarms.support.interrupts import deferred_interrupts
-from tests.campaigns.support import made, value_of, write_pool
+from tests.campaigns.support import made, value_of, wait_until, write_pool
 
 
 class Bench:
@@ -51,7 +53,7 @@ def test_the_number_of_workers_fills_rounds_and_their_speed_changes_nothing(tmp_
     for name, seconds in (("a.db", 0.0), ("b.db", 0.01)):
         with made(tmp_path, name, budget=30) as campaign:
             tally = run(
-                campaign, lambda s=seconds: Bench(seconds=s * len(threading.enumerate())), Plan(workers=3)
+                campaign, lambda s=seconds: Bench(seconds=s * len(threading.enumerate())), RunPlan(workers=3)
             )
             assert (tally.measured, tally.stopped_because) == (30, "budget spent")
             assert batches(campaign)[0]["size"] == 1
@@ -62,26 +64,26 @@ def test_the_number_of_workers_fills_rounds_and_their_speed_changes_nothing(tmp_
 
 def test_stops_after_so_many_trials_at_a_target_or_when_nothing_is_left(tmp_path):
     with made(tmp_path, repeats="forbid") as campaign:
-        assert run(campaign, Bench, Plan(trials=7, batch=4)).measured == 7
-        tally = run(campaign, Bench, Plan(batch=5, until=0.8))
+        assert run(campaign, Bench, RunPlan(trials=7, batch=4)).measured == 7
+        tally = run(campaign, Bench, RunPlan(batch=5, until=0.8))
         assert tally.stopped_because == "target reached"
         assert tally.best >= 0.8
         assert status(campaign)["tickets"]["open"] == 0  # those not measured were given up
-        assert run(campaign, Bench, Plan(batch=50)).stopped_because == "nothing left to ask"
+        assert run(campaign, Bench, RunPlan(batch=50)).stopped_because == "nothing left to ask"
         assert status(campaign)["results"]["candidates"] == 120
 
 
 def test_failures_are_retried_told_with_their_reason_and_end_a_hopeless_run(tmp_path):
     with made(tmp_path) as campaign:
         bench = Bench(broken=(1,))
-        tally = run(campaign, lambda: bench, Plan(batch=3, trials=6, retries=2))
+        tally = run(campaign, lambda: bench, RunPlan(batch=3, trials=6, retries=2))
         assert (tally.measured, tally.failed) == (5, 1)
         assert bench.attempts.count(1) == 3
         (failed,) = [each for each in history(campaign) if each.failed]
         assert (failed.ticket, failed.note) == (1, "broken")
         with pytest.raises(errors.TrialsFailingError, match="broken"):
-            run(campaign, lambda: Bench(broken="all"), Plan(batch=8, retries=0))
-        assert status(campaign)["tickets"]["failed"] >= running.HOPELESS
+            run(campaign, lambda: Bench(broken="all"), RunPlan(batch=8, retries=0))
+        assert status(campaign)["tickets"]["failed"] >= running.MAX_CONSECUTIVE_FAILURES
 
 
 def test_tickets_of_a_dead_process_are_taken_up_and_those_of_a_living_one_left_alone(tmp_path):
@@ -94,43 +96,49 @@ def test_tickets_of_a_dead_process_are_taken_up_and_those_of_a_living_one_left_a
         campaign.ask(2, worker="another machine/2", lease_seconds=-1)
         campaign.ask(2)  # somebody's own, without a lease
         bench = Bench()
-        run(campaign, lambda: bench, Plan(trials=4))
+        run(campaign, lambda: bench, RunPlan(trials=4))
     assert sorted(bench.attempts)[:2] == [0, 1]
     assert not {2, 3, 4, 5, 8, 9} & set(bench.attempts)
 
 
 def test_a_dead_child_nobody_reaped_and_a_number_given_out_again_are_gone(tmp_path):
-    child = subprocess.Popen([sys.executable, "-c", ""])
-    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    with made(tmp_path) as campaign:
+    with subprocess.Popen([sys.executable, "-c", ""]) as child, made(tmp_path) as campaign:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # ended, and reaped when the block ends
         for worker in (f"{child.pid}", f"{os.getppid()}@1", f"{os.getppid()}"):
             campaign.ask(2, worker=f"{socket.gethostname()}/{worker}", lease_seconds=1000)
         bench = Bench()
-        run(campaign, lambda: bench, Plan(trials=5))
-    child.wait()
+        run(campaign, lambda: bench, RunPlan(trials=5))
     assert bench.attempts[:4] == [0, 1, 2, 3]
     assert not {4, 5} & set(bench.attempts)
 
 
 def test_leases_are_renewed_while_a_trial_goes_on(tmp_path):
-    gate = threading.Event()
     with made(tmp_path) as campaign, Campaign(tmp_path / "c.db") as other:
-        threading.Timer(1.5, gate.set).start()
-        threading.Timer(1.0, lambda: other.ask(1)).start()  # would give up tickets that are overdue
-        run(campaign, lambda: Bench(gate=gate), Plan(trials=1, lease_seconds=0.6))
-        assert status(campaign)["tickets"]["forgotten"] == 0
+
+        def lease_until():
+            with other.store.reading() as connection:
+                return other.store.tickets(connection, TICKETS.c.ticket == 0)[0].lease_until
+
+        class Long(Bench):
+            def measure(self, job, timeout):
+                first = lease_until()
+                wait_until(lambda: time.time() > first and lease_until() > first)
+                other.ask(1)  # forgets every ticket whose lease has expired
+                return 1.0
+
+        run(campaign, Long, RunPlan(trials=1, lease_seconds=0.9))
+        assert status(campaign)["tickets"] == {"open": 1, "told": 1, "failed": 0, "forgotten": 0, "leased": 0}
 
 
 def test_two_workers_who_measured_the_same_ticket_have_both_measured_something(tmp_path):
-    gate = threading.Event()
     with made(tmp_path) as campaign, Campaign(tmp_path / "c.db") as other:
 
-        def interfere():
-            other.tell_bytes(b"ticket,value\n0,0.25\n", "r.csv")
-            gate.set()
+        class Overtaken(Bench):
+            def measure(self, job, timeout):
+                other.tell_bytes(b"ticket,value\n0,0.25\n", "r.csv")
+                return super().measure(job, timeout)
 
-        threading.Timer(0.5, interfere).start()
-        run(campaign, lambda: Bench(gate=gate), Plan(trials=1))
+        run(campaign, Overtaken, RunPlan(trials=1))
         assert [each.ticket for each in history(campaign)] == [0, None]
         assert len({each.id for each in history(campaign)}) == 1
 
@@ -143,43 +151,50 @@ def test_results_the_database_does_not_take_are_put_in_a_file(tmp_path, monkeypa
             raise errors.DatabaseError("disk full")
 
         monkeypatch.setattr(campaign, "tell", refuse)
-        with pytest.raises(errors.DatabaseError, match="1 results are in untold"):
-            run(campaign, Bench, Plan(trials=1))
+        with pytest.raises(errors.DatabaseError, match="saved 1 result to unrecorded"):
+            run(campaign, Bench, RunPlan(trials=1))
         monkeypatch.undo()
-        (rescued,) = tmp_path.glob("untold-*.csv")
+        (rescued,) = tmp_path.glob("unrecorded-*.csv")
         assert campaign.tell_file(rescued).new == 1
 
 
 def test_what_was_measured_when_a_run_is_interrupted_is_told(tmp_path):
-    """The interrupt comes while one result is being told; two more trials end meanwhile."""
-    inside, rest = threading.Event(), threading.Event()
+    """The interrupt comes while the first result is being recorded, after two more trials have ended.
+
+    A worker begins its second trial once the result of its first is waiting to be recorded: when all three
+    have begun it, tickets 1 and 2 wait.
+    """
+    recording, closing = threading.Event(), threading.Event()
+    all_waiting = threading.Barrier(4)
 
     class Later(Bench):
         def measure(self, job, timeout):
-            if job.ticket:
-                assert inside.wait(30)
-                ended.append(job.ticket)
-                if len(ended) == 2:
-                    rest.set()
+            if job.ticket > 2:
+                all_waiting.wait(30)
+                assert closing.wait(30)
+                raise StoppedError
+            assert job.ticket == 0 or recording.wait(30)
             return 1.0
 
-    ended = []
-    with made(tmp_path) as campaign:
-        told_before = campaign.tell
+        def close(self):
+            closing.set()
 
-        def slow(outcomes):
-            inside.set()
-            rest.wait(30)
-            time.sleep(0.2)
-            campaign.tell = told_before
-            told_before(outcomes)
+    with made(tmp_path) as campaign:
+        record = campaign.tell
+
+        def interrupted(outcomes):
+            campaign.tell = record
+            recording.set()
+            all_waiting.wait(30)
+            record(outcomes)
             raise KeyboardInterrupt
 
-        campaign.tell = slow
+        campaign.tell = interrupted
         with pytest.raises(KeyboardInterrupt):
-            run(campaign, Later, Plan(workers=3, batch=3))
+            run(campaign, Later, RunPlan(workers=3, batch=6))
         assert history(campaign)[0].ticket == 0
-        assert status(campaign)["tickets"]["told"] == 3
+        assert {each.ticket for each in history(campaign)} == {0, 1, 2}
+        assert status(campaign)["tickets"]["leased"] == 3
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -208,7 +223,7 @@ def test_reasons_of_failures_can_hold_anything(tmp_path):
             raise ValueError("\udc80 and \0" + "x" * 10_000)
 
     with made(tmp_path) as campaign:
-        assert run(campaign, Odd, Plan(trials=1)).failed == 1
+        assert run(campaign, Odd, RunPlan(trials=1)).failed == 1
         (failed,) = history(campaign)
         assert failed.note.startswith("ValueError: \\xdc80 and \\x00xxx")
         assert len(failed.note) == LONGEST_NOTE
@@ -229,6 +244,6 @@ def test_a_target_is_reached_although_a_ticket_was_given_up_meanwhile(tmp_path):
                 self.gate.set()
 
         gate = threading.Event()
-        tally = run(campaign, lambda: Good(gate=gate), Plan(workers=3, batch=3, until=5.0))
+        tally = run(campaign, lambda: Good(gate=gate), RunPlan(workers=3, batch=3, until=5.0))
         assert tally.stopped_because == "target reached"
         assert status(campaign)["tickets"]["forgotten"] == 2

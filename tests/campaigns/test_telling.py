@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from manyarms import errors
-from manyarms.campaigns.results_file import read_outcomes
-from manyarms.campaigns.views import history, status
+from manyarms.campaigns.queries import history
+from manyarms.campaigns.results_file import read_results
+from manyarms.campaigns.status import status
 from tests.campaigns.support import made
 
 
@@ -97,7 +98,7 @@ def test_parts_in_any_order_failures_and_rows_not_measured_yet(campaign):
 def test_a_told_ticket_keeps_its_value(campaign):
     tell(campaign, "ticket,value\n0,1\n")
     assert tell(campaign, "value,ticket\n1.0,0\n").known == 1
-    with pytest.raises(errors.ResultsFileError, match=r"line 3.*ticket 0 was told already, as 1"):
+    with pytest.raises(errors.ResultsFileError, match=r"line 3.*ticket 0 already has a result, 1"):
         tell(campaign, "ticket,value\n1,5\n0,2\n")
     assert values(campaign) == [(0, 1.0)]
 
@@ -112,15 +113,15 @@ def test_a_told_ticket_keeps_its_value(campaign):
         ("ticket,value\n0,high\n", r"line 2.*'high' is not a number"),
         ("ticket,value\n0,nan\n", "'nan' is not a number"),
         ("ticket,value\n0,1_000\n", "'1_000' is not a number"),
-        ("ticket,value\n0,1e200\n", "too large"),
-        ("ticket,value\nzero,1\n", "'zero' is not a ticket"),
-        ("ticket,value\n-1,1\n", "'-1' is not a ticket"),
-        ("ticket,value\n,1\n", "neither a ticket nor an id"),
+        ("ticket,value\n0,1e200\n", "is too large, the limit is 1e\\+100"),
+        ("ticket,value\nzero,1\n", "'zero' is not a ticket number"),
+        ("ticket,value\n-1,1\n", "'-1' is not a ticket number"),
+        ("ticket,value\n,1\n", "the row has neither a ticket nor an id"),
         ("ticket,value,failed\n0,1,perhaps\n", "'perhaps' is neither true nor false"),
         ("ticket,value\n0,1,2\n", "line 2 has 3 cells"),
         ("ticket,name,value\n0,arm 999,1\n", "ticket 0 is for"),
-        ('ticket,value\n"0,1\n', "not a readable text table"),
-        ("ticket,value,failed\n0,5,yes\n", "line 2: both the value '5' and a mark"),
+        ('ticket,value\n"0,1\n', "not a readable CSV or TSV file"),
+        ("ticket,value,failed\n0,5,yes\n", "line 2: the row has the value '5' and is also marked as failed"),
     ],
 )
 def test_bad_rows_are_named_and_nothing_is_kept(campaign, text, words):
@@ -142,7 +143,7 @@ def test_unknown_tickets_and_ids_are_named_and_nothing_is_kept(campaign):
 
 def test_tab_separated_files_byte_order_marks_and_strange_ids():
     text = '﻿ticket\tname\tvalue\n\t"a""b,\nc"\t1\n'.encode()
-    (row,) = read_outcomes(text, "r.tsv", "name")
+    (row,) = read_results(text, "r.tsv", "name")
     assert (row.ticket, row.name, row.value) == (None, 'a"b,\nc', 1.0)
 
 

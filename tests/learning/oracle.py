@@ -1,4 +1,4 @@
-"""The evidence the plain slow way: every pull a row of its own, nothing grouped, nothing analytic."""
+"""The evidence in the plain, slow way: one row per pull, nothing grouped, nothing analytic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The experiments behind the defaults run, and go on where they were stopped."""
+"""The experiments behind the defaults run, and continue where they were interrupted."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_functions_need_no_files_and_are_always_the_same(name: str) -> None:
 
 def test_a_missing_table_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MANYARMS_FURTHER", str(tmp_path))
-    with pytest.raises(MissingDataError, match=r"Wage\.csv is nowhere"):
+    with pytest.raises(MissingDataError, match=r"Wage\.csv was not found"):
         further.load("wages")
 
 

@@ -1,4 +1,4 @@
-"""First arms are spread out, arms to fit on cover what was pulled, and both are seeded."""
+"""The initial design is spread out, the subset to fit on covers the pulled arms, and both are seeded."""
 
 from __future__ import annotations
 
@@ -82,13 +82,15 @@ def test_few_arms_are_all_used() -> None:
 
 def test_a_subset_has_the_best_arms_and_reaches_everywhere() -> None:
     rng = np.random.default_rng(1)
-    X = np.concatenate([rng.normal(0, 0.01, size=980), np.linspace(5, 50, 20)])  # a crowd and 20 loners
+    X = np.concatenate(
+        [rng.normal(0, 0.01, size=980), np.linspace(5, 50, 20)]
+    )  # a cluster and 20 isolated arms
     means = rng.normal(size=1000)
     places = choose_subset(Pool(X), RBF(), np.arange(1000), means, rng, size=100)
     assert len(places) == len(set(places.tolist())) == 100
     assert set(np.argsort(-means)[:10].tolist()) <= set(places.tolist())
     assert set(range(980, 1000)) <= set(places.tolist())
-    assert (places < 980).sum() > 50, "near arms are there too"
+    assert (places < 980).sum() > 50, "near arms are included too"
 
 
 def test_the_cover_takes_the_arm_least_explained_and_stops_at_full_rank() -> None:
@@ -96,4 +98,4 @@ def test_the_cover_takes_the_arm_least_explained_and_stops_at_full_rank() -> Non
     kernel, pool = RBF(1.0), Pool(X)
     places = greedy_cover(pool, kernel, np.arange(5), 5)
     assert set(places[:3].tolist()) in ({0, 2, 4}, {0, 3, 4})
-    assert len(places) == 4, "the second copy of an arm adds nothing"
+    assert len(places) == 4, "the second copy of an arm adds no rank"

@@ -1,4 +1,4 @@
-"""The search ends well, or says that it did not."""
+"""The search converges, or reports that it did not."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_same_data_give_the_same_values() -> None:
 
 
 def test_one_length_scale_is_preferred_until_several_pay() -> None:
-    """White noise: there is nothing that a second length-scale could explain."""
+    """White noise: a second length-scale has nothing to explain."""
     rng = np.random.default_rng(1)
     X, seen = rng.normal(size=(80, 2)), Observations(np.ones(80), rng.normal(size=80))
     assert fit(StationaryFamily((1.0, 1.0), (0, 0)), X, seen).score > fit(FAMILY, X, seen).score
@@ -49,7 +49,7 @@ def test_one_length_scale_is_preferred_until_several_pay() -> None:
 
 @pytest.mark.slow
 def test_the_score_is_the_evidence_with_the_parameters_integrated_out() -> None:
-    """Against a plain sum over a grid: signal and noise of a covariance without length-scales."""
+    """Compared with a sum over a grid of signal and noise, for a covariance without length-scales."""
     X, seen = smooth()
     family = Fixed()
     found, prior = fit(family, X, seen), HyperPrior.of(family)
@@ -65,7 +65,7 @@ def test_the_score_is_the_evidence_with_the_parameters_integrated_out() -> None:
 
 @pytest.mark.parametrize("n", [40, 80])
 def test_features_are_told_apart_by_few_observations(n: int) -> None:
-    """One of six features matters: the BIC's ½ log n each would keep them alike for hundreds of arms."""
+    """One of six features matters: the BIC would keep one length-scale for hundreds of arms."""
     rng = np.random.default_rng(n)
     X = rng.normal(size=(n, 6))
     seen = Observations(np.ones(n), np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=n))
@@ -90,7 +90,7 @@ def test_two_observations_stay_near_the_priors() -> None:
     assert (np.abs(found.start.values - prior.centre) < 2 * prior.sd).all()
 
 
-def test_too_few_evaluations_are_admitted() -> None:
+def test_too_few_evaluations_are_reported() -> None:
     X, seen = smooth()
     few = fit(FAMILY, X, seen, evaluations=2)
     assert few.outcome == STOPPED
@@ -99,7 +99,7 @@ def test_too_few_evaluations_are_admitted() -> None:
 
 
 class Fixed(TanimotoFamily):
-    """A covariance with nothing to learn but signal and noise."""
+    """A covariance for which only signal and noise are learned."""
 
     def covariance_on(self, features: object) -> CovarianceAtScales:
         K = np.exp(-0.5 * (features[:, :1] - features[:, :1].T) ** 2)  # type: ignore[index]

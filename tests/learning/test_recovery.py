@@ -1,4 +1,4 @@
-"""Hyper-parameters that data were drawn from are found again."""
+"""The hyperparameters that data were drawn with are recovered."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from manyarms.learning import LearnedModel, learn, prepare
 from manyarms.pool.pool import Pool
 from manyarms.posterior.history import History
 
-UNITS = np.array([1e-9, 1.0, 1e6])  # of the columns, so that length-scales must come back in them
+UNITS = np.array([1e-9, 1.0, 1e6])  # of the columns, in which the length-scales must be recovered
 LENGTHSCALES = np.array([0.6, 1.2, 2.5])
 NOISE = 0.3
 
 
 def drawn(kernel: KernelLike, seed: int, pulls: int, arms: int) -> LearnedModel:
-    """What is learned from `pulls` noisy rewards of a function drawn from the kernel."""
+    """The model learned from `pulls` noisy rewards of a function drawn from the kernel."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(arms, 3)) * UNITS
     K = kernel.matrix(X, X) + 1e-10 * np.eye(arms)
@@ -45,7 +45,7 @@ def test_length_scales_and_noise_are_recovered(kind: type[RBF] | type[Matern]) -
 
 @pytest.mark.slow
 def test_the_right_smoothness_wins_most_of_the_time() -> None:
-    """By evidence: of 10 draws from each kernel at least 8 are told right (chance would be 5)."""
+    """The evidence identifies the kernel of at least 8 in 10 draws (5 would be chance)."""
     for kind, name in ((RBF, "RBF"), (Matern, "Matérn")):
         kernel = Scale(kind(tuple(0.8 * UNITS)), 1.0)
         families = [drawn(kernel, seed, 500, 500).family for seed in range(10)]

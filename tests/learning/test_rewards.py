@@ -1,4 +1,4 @@
-"""Transforms are increasing, can be undone, and are chosen by a stated rule."""
+"""Transforms are increasing and invertible, and are chosen by a stated rule."""
 
 from __future__ import annotations
 
@@ -56,25 +56,23 @@ def test_ties_share_a_score() -> None:
     assert scores[0] == pytest.approx(-scores[2])
 
 
-def test_what_ties_hide() -> None:
+def test_the_variance_hidden_by_ties() -> None:
     assert tie_variance(np.array([3.0, 1.0, 2.0])) == 0.0
     broken = ndtri((np.arange(5) + 0.5) / 5)
     hidden = np.var(broken[3:]) * 2 / 5  # the two at the top, of five
     assert tie_variance(np.array([9.0, 1.0, 2.0, 9.0, 3.0])) == pytest.approx(hidden)
-    assert tie_variance(np.array([0.0, 0.0, 7.0, 0.0, 0.0])) == 0.0, (
-        "which of the nothings is the least is no matter"
-    )
+    assert tie_variance(np.array([0.0, 0.0, 7.0, 0.0, 0.0])) == 0.0, "ties at the lowest value do not count"
 
 
-def test_a_record_is_a_record_but_no_more() -> None:
-    """Two best values that nearly coincide must not send the next one to the sky."""
+def test_a_new_record_has_a_moderate_score() -> None:
+    """Two best values that nearly coincide must not give the next record an extreme score."""
     transform = normal_scores(np.array([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 6.0001]))
     at_best, beyond = transform.forward(np.array([6.0001, 7.0]))
     assert at_best < beyond < at_best + 1.0
 
 
 def test_the_noise_of_replicates_survives_ranking() -> None:
-    """Values that lie close together must not blow it up: 500 arms of variance 1, noise 0.3."""
+    """Averages that lie close together must not inflate it: 500 arms of variance 1, noise 0.3."""
     rng = np.random.default_rng(4)
     arms = np.repeat(np.arange(500), 3)
     history = History(500)
@@ -99,7 +97,7 @@ def test_light_tails_are_standardised_and_heavy_ones_ranked() -> None:
     ("rewards", "words"),
     [([], "no results yet"), ([4.0], "all rewards are 4"), ([4.0] * 5, "all rewards are 4")],
 )
-def test_too_little_to_go_by_is_said(rewards: list[float], words: str) -> None:
+def test_too_few_results_are_reported(rewards: list[float], words: str) -> None:
     history = History(10)
     history.add(np.arange(len(rewards)), rewards)
     transform, said = fit_transform(history)

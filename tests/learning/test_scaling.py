@@ -1,6 +1,8 @@
-"""A pool is taken for what it is, and what was assumed is said."""
+"""What a pool holds is recognised, and every assumption is reported."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
@@ -12,11 +14,14 @@ from manyarms.learning.kernel_families import HammingFamily, StationaryFamily, T
 from manyarms.learning.numeric_columns import columns_of
 from manyarms.pool.pool import Pool
 
-RNG = np.random.default_rng(0)
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
 
 
-def test_numbers_are_not_copied_whatever_their_scale() -> None:
-    X = RNG.normal(size=(500, 3)) * [1e-9, 1.0, 1e9] + [0.0, 5.0, 1e9]
+def test_numbers_are_not_copied_whatever_their_scale(rng: np.random.Generator) -> None:
+    X = rng.normal(size=(500, 3)) * [1e-9, 1.0, 1e9] + [0.0, 5.0, 1e9]
     pool = Pool(X)
     prepared = prepare(pool)
     assert prepared.pool is pool
@@ -32,39 +37,41 @@ def test_numbers_are_not_copied_whatever_their_scale() -> None:
     )
 
 
-def test_a_constant_column_is_left_out_and_named() -> None:
-    X = np.column_stack([RNG.normal(size=50), np.full(50, 7.0)])
+def test_a_constant_column_is_left_out_and_named(rng: np.random.Generator) -> None:
+    X = np.column_stack([rng.normal(size=50), np.full(50, 7.0)])
     prepared = prepare(Pool(X, names=["dose", "batch"]))
     assert prepared.groups == (0, -1)
     assert any("'batch'" in sentence and "left out" in sentence for sentence in prepared.assumptions)
 
 
-def test_a_pool_of_equal_arms_is_admitted() -> None:
+def test_a_pool_of_equal_arms_is_reported() -> None:
     prepared = prepare(Pool(np.full((5, 2), 3.0)))
-    assert "every arm" in prepared.assumptions[0]
+    assert "every feature is constant" in prepared.assumptions[0]
     kernel = prepared.families[0].kernel(prepared.families[0].typical)
     np.testing.assert_array_equal(kernel.matrix(np.full((2, 2), 3.0), np.full((2, 2), 3.0)), 1.0)
 
 
-def test_heavy_tails_are_tamed_in_a_copy_with_the_same_ids() -> None:
-    X = np.column_stack([RNG.normal(size=2000), RNG.lognormal(0, 3, size=2000)])
+def test_heavy_tails_are_transformed_in_a_copy_with_the_same_ids(rng: np.random.Generator) -> None:
+    X = np.column_stack([rng.normal(size=2000), rng.lognormal(0, 3, size=2000)])
     pool = Pool(X, ids=[f"arm{i}" for i in range(2000)])
     prepared = prepare(pool)
     assert prepared.pool.ids == pool.ids
     np.testing.assert_array_equal(prepared.pool.features[:, 0], X[:, 0])
-    tamed = prepared.pool.features[:, 1]
-    assert (np.diff(tamed[np.argsort(X[:, 1])]) >= 0).all(), "the order is kept"
-    assert np.abs(tamed - np.median(tamed)).max() < 8 * tamed.std()
+    transformed = prepared.pool.features[:, 1]
+    assert (np.diff(transformed[np.argsort(X[:, 1])]) >= 0).all(), "the order is kept"
+    assert np.abs(transformed - np.median(transformed)).max() < 8 * transformed.std()
     np.testing.assert_array_equal(prepared.encode(X[:7]), prepared.pool.features[:7])
 
 
 @pytest.mark.parametrize("zeros", [0, 100])
-def test_orders_of_magnitude_are_seen_as_such(zeros: int) -> None:
-    """A straight line of the logarithm but for the lowest values; zero is a little below them."""
-    values = np.append(10.0 ** RNG.uniform(-6, 0, size=2000), np.zeros(zeros))
-    prepared = prepare(Pool(np.column_stack([values, RNG.normal(size=2000 + zeros)]), names=["rate", "x"]))
-    assert any("'rate'" in said and "orders of magnitude" in said for said in prepared.assumptions)
-    assert not any("'x'" in said for said in prepared.assumptions)
+def test_orders_of_magnitude_are_recognised(rng: np.random.Generator, zeros: int) -> None:
+    """Linear in the logarithm except near the lowest values; zero is slightly below them."""
+    values = np.append(10.0 ** rng.uniform(-6, 0, size=2000), np.zeros(zeros))
+    prepared = prepare(Pool(np.column_stack([values, rng.normal(size=2000 + zeros)]), names=["rate", "x"]))
+    assert any(
+        "'rate'" in sentence and "orders of magnitude" in sentence for sentence in prepared.assumptions
+    )
+    assert not any("'x'" in sentence for sentence in prepared.assumptions)
     seen, positive = prepared.pool.features[:, 0], values > 0
     slope, level = np.polyfit(np.log(values[positive]), seen[positive], 1)
     assert slope == pytest.approx(1.0, abs=0.01)
@@ -76,27 +83,29 @@ def test_orders_of_magnitude_are_seen_as_such(zeros: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "values",
+    "draw",
     [
-        RNG.uniform(1, 1e4, size=2000),
-        RNG.exponential(size=2000),
-        RNG.lognormal(0, 0.7, size=2000),
-        -(10.0 ** RNG.uniform(-6, 0, size=2000)),
-        np.append(10.0 ** RNG.uniform(-6, 0, size=500), np.zeros(1500)),
-        10.0 ** RNG.integers(-4, 1, size=2000),  # few values: steps
-        10.0 ** RNG.uniform(-320, 300, size=2000),  # more than a number can hold between the ends
+        lambda rng: rng.uniform(1, 1e4, size=2000),
+        lambda rng: rng.exponential(size=2000),
+        lambda rng: rng.lognormal(0, 0.7, size=2000),
+        lambda rng: -(10.0 ** rng.uniform(-6, 0, size=2000)),
+        lambda rng: np.append(10.0 ** rng.uniform(-6, 0, size=500), np.zeros(1500)),
+        lambda rng: 10.0 ** rng.integers(-4, 1, size=2000),  # few values: levels
+        lambda rng: 10.0 ** rng.uniform(-320, 300, size=2000),  # highest over lowest overflows
     ],
-    ids=["even", "exponential", "lognormal", "negative", "mostly zero", "few", "beyond numbers"],
+    ids=["even", "exponential", "lognormal", "negative", "mostly zero", "few", "overflow"],
 )
-def test_other_columns_are_not_logarithmic(values: np.ndarray) -> None:
-    (column,) = columns_of(Pool(values[:, None]))
+def test_other_columns_are_not_logarithmic(
+    rng: np.random.Generator, draw: Callable[[np.random.Generator], np.ndarray]
+) -> None:
+    (column,) = columns_of(Pool(draw(rng)[:, None]))
     assert not column.logarithmic
     assert 0 < column.spread < np.inf
 
 
 def scores(n: int, n_columns: int) -> np.ndarray:
-    """Columns of ever smaller spread, as principal components are; the last has heavy tails."""
-    X = RNG.normal(size=(n, n_columns)) * 0.9 ** np.arange(n_columns)
+    """Columns of decreasing spread, like principal components; the last has heavy tails."""
+    X = np.random.default_rng(0).normal(size=(n, n_columns)) * 0.9 ** np.arange(n_columns)
     X[0, -1] *= 1e3
     return X
 
@@ -120,16 +129,16 @@ def test_few_columns_or_columns_of_like_spread_are_not(X: np.ndarray) -> None:
 
 
 @pytest.mark.filterwarnings("error")
-def test_units_too_far_apart_to_be_computed_are_not_tried() -> None:
-    X = RNG.standard_cauchy((300, 60)) * 1e-200
-    X[:, 0] = RNG.normal(size=300) * 1e200
+def test_units_too_far_apart_to_be_computed_are_not_tried(rng: np.random.Generator) -> None:
+    X = rng.standard_cauchy((300, 60)) * 1e-200
+    X[:, 0] = rng.normal(size=300) * 1e200
     assert len(prepare(Pool(X)).families) == 2
-    assert len(prepare(Pool(RNG.uniform(-1, 1, size=(300, 60)) * 1.7e308)).families) == 2
+    assert len(prepare(Pool(rng.uniform(-1, 1, size=(300, 60)) * 1.7e308)).families) == 2
 
 
-def test_up_to_256_features_may_each_have_a_length_scale() -> None:
+def test_up_to_256_features_may_each_have_a_length_scale(rng: np.random.Generator) -> None:
     for n_columns, own in ((256, True), (257, False)):
-        prepared = prepare(Pool(RNG.normal(size=(50, n_columns))))
+        prepared = prepare(Pool(rng.normal(size=(50, n_columns))))
         assert (prepared.per_feature(prepared.families[0]) is not None) == own
 
 
@@ -148,17 +157,17 @@ def test_a_sample_that_misses_the_odd_arm_still_gives_a_scale() -> None:
     assert column.spread > 0
 
 
-def test_zeros_and_ones_keep_their_distance() -> None:
-    """A rare category must not count more than a common one."""
-    X = np.column_stack([RNG.normal(size=400), np.arange(400) < 4, np.arange(400) % 2])
+def test_zeros_and_ones_keep_their_distance(rng: np.random.Generator) -> None:
+    """A rare category does not count more than a common one."""
+    X = np.column_stack([rng.normal(size=400), np.arange(400) < 4, np.arange(400) % 2])
     (family, _) = prepare(Pool(X)).families
     assert isinstance(family, StationaryFamily)
     assert family.spreads[1:] == (1.0, 1.0)
 
 
 @pytest.mark.parametrize("dtype", [bool, np.uint8, np.int64, np.float64])
-def test_one_hot_blocks_become_codes(dtype: type) -> None:
-    codes = RNG.integers([3, 5, 2], size=(300, 3))
+def test_one_hot_blocks_become_codes(rng: np.random.Generator, dtype: type) -> None:
+    codes = rng.integers([3, 5, 2], size=(300, 3))
     one_hot = np.hstack([np.eye(n)[codes[:, j]] for j, n in enumerate((3, 5, 2))])
     prepared = prepare(Pool(one_hot.astype(dtype)))
     assert prepared.families == (HammingFamily(),)
@@ -167,15 +176,15 @@ def test_one_hot_blocks_become_codes(dtype: type) -> None:
 
 
 def test_one_hot_blocks_are_the_same_however_the_pool_is_cut() -> None:
-    """A category that a block of arms does not use must not shift the columns behind it."""
+    """A category that does not occur in a block of arms must not shift the later columns."""
     codes = np.column_stack([np.repeat([0, 1, 2], 3000), np.tile([0, 1], 4500)])
     one_hot = np.hstack([np.eye(3)[codes[:, 0]], np.eye(2)[codes[:, 1]]])
     prepared = prepare(Pool(one_hot, max_memory=2**16))
     np.testing.assert_array_equal(prepared.pool.features, codes)
 
 
-def test_bits_are_tanimoto_packed_or_not() -> None:
-    bits = RNG.random((100, 128)) < 0.2
+def test_bits_are_tanimoto_packed_or_not(rng: np.random.Generator) -> None:
+    bits = rng.random((100, 128)) < 0.2
     packed = np.packbits(bits, axis=1)
     for features in (packed, bits, bits.astype(np.uint8), bits.astype(float)):
         prepared = prepare(Pool(features))
@@ -184,9 +193,9 @@ def test_bits_are_tanimoto_packed_or_not() -> None:
 
 
 @pytest.mark.parametrize(("n_columns", "highest"), [(6, 9), (3, 256), (64, 17)])
-def test_bytes_may_be_numbers(n_columns: int, highest: int) -> None:
-    """Too few for a fingerprint, or all of them small: settings, colours, pixels."""
-    numbers = RNG.integers(highest, size=(300, n_columns))
+def test_bytes_may_be_numbers(rng: np.random.Generator, n_columns: int, highest: int) -> None:
+    """Too few columns for a fingerprint, or only small values: settings, colours, pixels."""
+    numbers = rng.integers(highest, size=(300, n_columns))
     prepared, same = prepare(Pool(numbers.astype(np.uint8))), prepare(Pool(numbers))
     assert prepared.families == same.families
     kernel = prepared.families[0].kernel(prepared.families[0].typical)
@@ -196,22 +205,22 @@ def test_bytes_may_be_numbers(n_columns: int, highest: int) -> None:
     )
 
 
-def test_a_few_bits_are_numbers() -> None:
-    prepared = prepare(Pool(RNG.random((50, 5)) < 0.5))
+def test_a_few_bits_are_numbers(rng: np.random.Generator) -> None:
+    prepared = prepare(Pool(rng.random((50, 5)) < 0.5))
     assert isinstance(prepared.families[0], StationaryFamily)
 
 
-def test_uneven_levels_become_steps() -> None:
-    X = np.column_stack([RNG.choice([16, 32, 64, 128], 300), RNG.choice([0.5, 1.0, 1.5], 300)])
+def test_uneven_levels_become_level_numbers(rng: np.random.Generator) -> None:
+    X = np.column_stack([rng.choice([16, 32, 64, 128], 300), rng.choice([0.5, 1.0, 1.5], 300)])
     prepared = prepare(Pool(X))
     np.testing.assert_array_equal(prepared.pool.features[:, 0], np.log2(X[:, 0]) - 4)
     np.testing.assert_array_equal(prepared.pool.features[:, 1], X[:, 1])
     assert "column 0: few unevenly spaced values" in prepared.assumptions[0]
-    assert prepared.encode([[48.0, 1.0]])[0, 0] == 1.5, "a new value between two steps"
+    assert prepared.encode([[48.0, 1.0]])[0, 0] == 1.5, "a new value between two levels"
 
 
-def test_small_integers_may_be_codes() -> None:
-    prepared = prepare(Pool(RNG.integers(5, size=(200, 4))))
+def test_small_integers_may_be_codes(rng: np.random.Generator) -> None:
+    prepared = prepare(Pool(rng.integers(5, size=(200, 4))))
     assert [type(family) for family in prepared.families] == [
         StationaryFamily,
         StationaryFamily,
@@ -239,9 +248,9 @@ def test_a_table_of_numbers_and_texts() -> None:
     np.testing.assert_array_equal(prepared.encode(rows[:2]), prepared.pool.features[:2])
 
 
-def test_what_is_said_names_the_user_s_columns() -> None:
-    """Not those after texts have become several columns each."""
-    rates = 10.0 ** RNG.uniform(-6, 0, size=300)
+def test_assumptions_name_the_columns_of_the_user(rng: np.random.Generator) -> None:
+    """Not the columns after each text column has been replaced by several."""
+    rates = 10.0 ** rng.uniform(-6, 0, size=300)
     rows = [[["M", "F", "I"][i % 3], 7.0, float(rates[i])] for i in range(300)]
     frame = pd.DataFrame(rows, columns=["a", "b", "c"]).astype({"a": "category"})
     for table, constant, rate in ((rows, "column 1:", "column 2:"), (frame, "'b':", "'c':")):
@@ -296,7 +305,7 @@ def test_rows_added_later_must_be_like_the_others(row: tuple[object, ...], says:
         prepared.encode(mixed(row))
 
 
-def test_a_kernel_that_cannot_take_added_arms_is_compared_no_longer() -> None:
+def test_a_kernel_that_cannot_take_added_arms_is_no_longer_compared() -> None:
     pool = Pool(np.array([[0.0, 1.0], [1.0, 1.0], [2.0, 3.0]]))
     prepared = prepare(pool)
     whole, half = (prepared.extended(pool.extended([[value, 0.0]])) for value in (5.0, 0.5))

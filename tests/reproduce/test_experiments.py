@@ -1,4 +1,4 @@
-"""What is measured is what is meant: noise, regret, communication, and the data behind the figures."""
+"""The experiments measure what they claim: noise, regret, communication, and the data of the figures."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ def test_methods_see_the_same_rewards_of_the_same_pulls() -> None:
     assert all(seen["greedy"][pull] == seen["ucb"][pull] for pull in common)
 
 
-# ---------------------------------------------------------------- a run and how it is read
+# ---------------------------------------------------------------- a run and its columns
 
 
 def record(arms: list[int], dictionary: int) -> SimpleNamespace:
     return SimpleNamespace(arms=np.array(arms), dictionary_size=dictionary)
 
 
-def test_a_run_is_read_as_its_definition_says() -> None:
+def test_the_columns_of_a_run_follow_their_definitions() -> None:
     truth = np.array([0.0, 0.5, 1.0])
     trace = [record([0], 0), record([1, 1, 0], 1), record([2, 2], 3)]
     outcome = trace_columns(trace, truth, np.array([1.0, 5.0, 6.0]), np.arange(1, 7))  # type: ignore[arg-type]
@@ -87,7 +87,7 @@ def test_a_run_is_read_as_its_definition_says() -> None:
 
 
 @pytest.mark.parametrize("horizon", [1, 2, 40, 10_000])
-def test_marks_reach_from_the_first_step_to_the_last(horizon: int) -> None:
+def test_recorded_steps_reach_from_the_first_step_to_the_last(horizon: int) -> None:
     at = recorded_steps(horizon)
     assert at[0] == 1
     assert at[-1] == horizon
@@ -170,7 +170,7 @@ def test_a_method_without_f_is_run_once_and_drawn_in_every_row() -> None:
         assert [curve.label for curve in row[1].curves] == ["EpsGreedy", "BKB"]
 
 
-def test_starvation_shows_in_the_numbers() -> None:
+def test_variance_starvation_shows_in_the_numbers() -> None:
     runs = []
     for method in starvation.METHODS:
         job = job_of("bkb-variance-starvation", "λ = 0.01, t = 20", method)
@@ -178,7 +178,7 @@ def test_starvation_shows_in_the_numbers() -> None:
         runs.append(ExperimentResult(job, outcome.numbers, outcome.timings))
     bkb, sor, rff = (run.numbers for run in runs)
     assert np.array_equal(bkb["f"], rff["f"])
-    assert bkb["mean"] == pytest.approx(sor["mean"], abs=1e-8), "the two differ in the variance alone"
+    assert bkb["mean"] == pytest.approx(sor["mean"], abs=1e-8), "the two differ only in the variance"
     assert bkb["sd"][-1] > 0.99
     assert sor["sd"][-1] < 0.01
     rows = {row["method"]: row for row in starvation.summary(runs)}
@@ -252,7 +252,9 @@ def test_linear_arms_have_the_spectrum_that_was_asked_for() -> None:
     assert deviations[1:] / deviations[:-1] == pytest.approx(0.5, rel=0.08)
     assert np.linalg.norm(features, axis=1).max() == pytest.approx(1.0)
     assert np.abs(truth).max() == pytest.approx(1.0)
-    assert np.linalg.matrix_rank(np.column_stack([features, truth])) == 5, "rewards are linear"
+    assert np.linalg.matrix_rank(np.column_stack([features, truth])) == 5, (
+        "rewards must be linear in the features"
+    )
 
 
 @pytest.mark.parametrize("method", linear_sketch.METHODS)
@@ -260,5 +262,6 @@ def test_sizes_of_linear_sketches_are_their_m(method: str) -> None:
     job = job_of("bkb-vs-linear-sketch", "flat, β = 1", method)
     sizes = linear_sketch.run_one(job, None).numbers["dictionary"]
     size = linear_sketch.METHODS[method][2]
-    assert sizes[-1] == (job.settings[size] if size else sizes[-1])
-    assert sizes[-1] <= job.settings["d"]
+    if size:
+        assert sizes[-1] == job.settings[size]
+    assert 0 < sizes[-1] <= job.settings["d"]

@@ -1,4 +1,4 @@
-"""Measurements against peers and of slopes: they run, and they compare like with like."""
+"""The benchmarks against other libraries and of scaling exponents run and compare equal answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real data: read from files in several forms, scaled, and missed in one clear line."""
+"""Real data: read from several file formats, scaled, and reported in one clear line when missing."""
 
 from __future__ import annotations
 

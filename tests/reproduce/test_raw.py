@@ -1,4 +1,4 @@
-"""Raw files: what is written comes back exactly, and digests are of the numbers alone."""
+"""Raw files: values are read back exactly, and digests cover the numbers only."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def outcome(seconds: float = 1.0) -> JobOutcome:
 
 def test_columns_come_back_exactly() -> None:
     values = np.concatenate([np.random.default_rng(0).normal(size=50) * 1e-7, [np.inf, -0.0, 12.0, 1e300]])
-    said, columns = from_text(to_text("who", {"a": values, "b": -values}))
-    assert said == "who"
+    described, columns = from_text(to_text("who", {"a": values, "b": -values}))
+    assert described == "who"
     assert list(columns) == ["a", "b"]
     assert columns["a"].tobytes() == values.tobytes()
     assert from_text(to_text("nothing", {})) == ("nothing", {})
@@ -46,16 +46,20 @@ def test_a_result_is_found_for_exactly_its_settings(tmp_path: Path) -> None:
     assert found.numbers["regret"][0] == 0.1 + 0.2
     assert raw.read(Job(JOB.case, JOB.method, JOB.seed, {"horizon": 11, "name": "Matérn"})) is None
     assert RawFolder(tmp_path, "other").read(JOB) is None
-    assert not list(tmp_path.rglob(".*")), "no half-written file is left"
+    assert not list(tmp_path.rglob(".*")), "no temporary file may be left"
 
 
 @pytest.mark.parametrize("folder", ["raw", "timings"])
 @pytest.mark.parametrize(
     "damage",
     [b"", b"nonsense", gzip.compress(b"# {}\nt\n1,2\n")],
-    ids=["empty", "nonsense", "another table"],  # compressed bytes hold the time, which no name of a test may
+    ids=[
+        "empty",
+        "nonsense",
+        "another table",
+    ],  # gzip writes the time, so the bytes cannot be ids
 )
-def test_a_damaged_file_is_as_good_as_none(tmp_path: Path, folder: str, damage: bytes) -> None:
+def test_a_damaged_file_is_treated_as_missing(tmp_path: Path, folder: str, damage: bytes) -> None:
     raw = RawFolder(tmp_path, "toy")
     raw.write(JOB, outcome())
     (tmp_path / folder / f"{JOB.key}.csv.gz").write_bytes(damage)

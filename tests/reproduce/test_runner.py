@@ -1,4 +1,4 @@
-"""The runner: files, manifests, the same numbers twice, and going on after being killed."""
+"""The runner: files, manifests, reproducible numbers, and continuing after being killed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from manyarms.errors import InvalidParameterError
 from manyarms.reproduce.runner import planned_jobs, reproduce
-from tests.reproduce.toy import toy
+from tests.reproduce.toy import RUN_BEFORE_GATE, toy
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -47,50 +47,53 @@ def test_the_same_numbers_twice_whatever_the_timings_and_the_workers(tmp_path: P
 
 
 def test_results_of_the_same_settings_are_reused_and_others_are_not(tmp_path: Path) -> None:
-    assert reproduce(toy(), "smoke", tmp_path).ran == 4
-    again = reproduce(toy(), "smoke", tmp_path)
+    assert reproduce(toy(), "smoke", tmp_path, workers=1).ran == 4
+    again = reproduce(toy(), "smoke", tmp_path, workers=1)
     assert (again.ran, again.reused) == (0, 4)
-    more = reproduce(toy(3), "smoke", tmp_path)
+    more = reproduce(toy(3), "smoke", tmp_path, workers=1)
     assert (more.ran, more.reused) == (2, 4)
-    assert reproduce(toy(other=1), "smoke", tmp_path).ran == 4
+    assert reproduce(toy(other=1), "smoke", tmp_path, workers=1).ran == 4
     damaged = tmp_path / "raw" / "one--seed0.csv.gz"
     damaged.write_bytes(damaged.read_bytes()[:-9])
-    assert reproduce(toy(other=1), "smoke", tmp_path).ran == 1
+    assert reproduce(toy(other=1), "smoke", tmp_path, workers=1).ran == 1
 
 
 def test_killed_in_the_middle_it_goes_on_with_the_rest(tmp_path: Path) -> None:
-    out, log, nap = tmp_path / "out", tmp_path / "log", 0.3
-    command = [sys.executable, "-m", "tests.reproduce.toy", str(out), str(log), str(nap)]
+    """The first process finishes two of six jobs, and is killed while the third waits for the gate."""
+    out, log, gate = tmp_path / "out", tmp_path / "log", tmp_path / "gate"
+    command = [sys.executable, "-m", "tests.reproduce.toy", str(out), str(log), str(gate)]
     running = subprocess.Popen(command, cwd=ROOT)
     deadline = time.monotonic() + 60
-    while len(list(out.glob("raw/*.gz"))) < 2:
+    while not log.exists() or len(log.read_text().splitlines()) <= RUN_BEFORE_GATE:
         assert time.monotonic() < deadline
         assert running.poll() is None
         time.sleep(0.02)
     running.send_signal(signal.SIGKILL)
     running.wait()
     done = {path.name.removesuffix(".csv.gz") for path in out.glob("raw/*.gz")}
-    begun = [line.split() for line in log.read_text().splitlines()]
-    assert_gone(int(begun[0][1]), deadline)
+    started = [line.split() for line in log.read_text().splitlines()]
+    assert_gone(int(started[0][1]), deadline)
+    assert done == {key for key, _ in started[:RUN_BEFORE_GATE]}
 
     log.unlink()
-    report = reproduce(toy(3, log=str(log), nap=nap), "smoke", out, workers=1)
+    gate.touch()
+    experiment = toy(3, log=str(log), gate=str(gate))
+    report = reproduce(experiment, "smoke", out, workers=1)
     rest = {line.split()[0] for line in log.read_text().splitlines()}
-    assert 2 <= len(done) < 6
-    assert not rest & done, "finished jobs are not run again"
+    assert not rest & done, "finished jobs must not run again"
     assert len(rest | done) == 6
     assert report.reused == len(done)
-    assert report.digest == reproduce(toy(3, log=str(log), nap=nap), "smoke", tmp_path / "whole").digest
+    assert report.digest == reproduce(experiment, "smoke", tmp_path / "whole", workers=1).digest
 
 
 def assert_gone(pid: int, deadline: float) -> None:
-    """A worker does not outlive the process that started it."""
+    """Wait until a worker has ended after the process that started it."""
     while True:
         try:
             os.kill(pid, 0)
         except ProcessLookupError:
             return
-        assert time.monotonic() < deadline, f"worker {pid} lives on"
+        assert time.monotonic() < deadline, f"worker {pid} is still running"
         time.sleep(0.05)
 
 
@@ -100,7 +103,7 @@ def test_an_unknown_mode_is_named() -> None:
 
 
 def test_progress_counts_what_was_found(tmp_path: Path) -> None:
-    reproduce(toy(1), "smoke", tmp_path)
+    reproduce(toy(1), "smoke", tmp_path, workers=1)
     told: list[tuple[int, int, str]] = []
     reproduce(toy(2), "smoke", tmp_path, workers=1, progress=lambda *seen: told.append(seen))
     assert [(done, total) for done, total, _ in told] == [(2, 4), (3, 4), (4, 4)]

@@ -1,4 +1,4 @@
-"""A small experiment whose jobs leave a trace of having run."""
+"""A small experiment whose jobs log that they have run, and that can be held for a test."""
 
 from __future__ import annotations
 
@@ -20,13 +20,18 @@ from manyarms.reproduce.experiment import (
 )
 from manyarms.reproduce.summaries import by_case_and_method
 
+RUN_BEFORE_GATE = 2  # jobs that finish before the gate is needed
+
 
 def run_one(job: Job, data_home: Path | None) -> JobOutcome:
     log = job.settings.get("log")
     if log:
         with Path(log).open("a") as stream:
             stream.write(f"{job.key} {os.getpid()}\n")
-    time.sleep(job.settings.get("nap", 0.0))
+    gate = job.settings.get("gate")
+    if gate and len(Path(log).read_text().splitlines()) > RUN_BEFORE_GATE:
+        while not Path(gate).exists():  # the test kills this process, or opens the gate
+            time.sleep(0.01)
     x = np.arange(4.0)
     y = np.random.default_rng(job.seed).normal(size=4) + len(job.method)
     return JobOutcome({"x": x, "y": y}, {"seconds": np.array([time.perf_counter()])})
@@ -50,9 +55,9 @@ def toy(seeds: int = 2, **settings: object) -> Experiment:
     return Experiment("toy", "nothing", "mean ± sd", plans, run_one, panels, summary)
 
 
-if __name__ == "__main__":  # what the test of killing runs: `python -m tests.reproduce.toy OUT LOG NAP`
+if __name__ == "__main__":  # `python -m tests.reproduce.toy OUT LOG GATE`, run by the test that kills it
     import sys
 
     from manyarms.reproduce.runner import reproduce
 
-    reproduce(toy(3, log=sys.argv[2], nap=float(sys.argv[3])), "smoke", Path(sys.argv[1]), workers=1)
+    reproduce(toy(3, log=sys.argv[2], gate=sys.argv[3]), "smoke", Path(sys.argv[1]), workers=1)

@@ -1,4 +1,4 @@
-"""No knobs: a run that learns its kernel, noise and the scale of its rewards as it goes."""
+"""Runs with default settings, which learn kernel, noise and the scale of the rewards from the results."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import manyarms as ma
 from manyarms.errors import AllFailedError, InvalidKernelError, InvalidParameterError, UnsuitableKernelError
 from manyarms.learning import prepare
 
-RNG = np.random.default_rng(0)
 SCALES = np.array([1.0, 100.0, 1e-9, 1e9])
-FEATURES = RNG.random((400, 4)) * SCALES
+FEATURES = np.random.default_rng(0).random((400, 4)) * SCALES
 TRUTH = 1000 + 50 * (np.sin(5 * FEATURES[:, 0]) + np.cos(FEATURES[:, 1] / 20))
 POLICIES = {
     "default": None,
@@ -45,13 +44,13 @@ def test_a_run_without_any_setting_finds_a_good_arm():
     assert model is not None
     assert model.n_unique >= 10
     mean, std = result.optimizer.predict()
-    assert np.mean(np.abs(mean - TRUTH) <= 4 * np.hypot(std, 2)) > 0.9, "in the user's units"
+    assert np.mean(np.abs(mean - TRUTH) <= 4 * np.hypot(std, 2)) > 0.9, "in the units of the rewards"
     assert result.best.lower <= result.best.mean <= result.best.upper
 
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_saved_run_goes_on_bit_for_bit(name, tmp_path):
-    """Across a new learning, with results out, and with arms added before and after the model was learned."""
+    """With a model learned again, results pending, and arms added before and after the model was learned."""
     opt = ma.Optimizer(ma.Pool(FEATURES), POLICIES[name], seed=3)
     play(opt, 15)
     opt.add_arms(FEATURES[:4] * 0.9)
@@ -63,32 +62,32 @@ def test_a_saved_run_goes_on_bit_for_bit(name, tmp_path):
     again = ma.Optimizer.load(tmp_path / "run.npz")
     assert again.model == opt.model
     assert play(opt, 60) == play(again, 60)
-    assert opt.model.n_pulls > 43, "learned again since"
+    assert opt.model.n_pulls > 43, "learned again since then"
     assert again.model == opt.model
     assert np.array_equal(opt.predict()[0], again.predict()[0])
     assert opt.best() == again.best()
 
 
-def test_looking_does_not_move_the_run():
-    plain, looked_at = (ma.Optimizer(ma.Pool(FEATURES), seed=5) for _ in range(2))
+def test_queries_do_not_change_the_run():
+    plain, queried = (ma.Optimizer(ma.Pool(FEATURES), seed=5) for _ in range(2))
     for _ in range(12):
-        batches = [opt.ask() for opt in (plain, looked_at)]
-        for opt, batch in zip((plain, looked_at), batches, strict=True):
+        batches = [opt.ask() for opt in (plain, queried)]
+        for opt, batch in zip((plain, queried), batches, strict=True):
             opt.tell(batch, [reward(a, t) for a, t in zip(batch.arms, batch.tickets, strict=True)])
-        looked_at.predict([0])
-        looked_at.best()
-        looked_at.draw(1)
+        queried.predict([0])
+        queried.best()
+        queried.draw(1)
         assert batches[0].arms.tolist() == batches[1].arms.tolist()
-    assert plain.model == looked_at.model
+    assert plain.model == queried.model
 
 
-def test_the_first_batch_is_a_design_and_a_plate_is_as_large_as_asked():
+def test_the_first_batch_is_a_design_and_has_the_size_asked_for():
     opt = ma.Optimizer(ma.Pool(FEATURES), seed=1)
     batch = opt.ask()
     assert batch.ended_because == "initial design"
     assert len(set(batch.arms.tolist())) == len(batch) >= 10
-    plate = ma.Optimizer(ma.Pool(FEATURES), seed=1).ask(96)
-    assert len(set(plate.arms.tolist())) == 96
+    large = ma.Optimizer(ma.Pool(FEATURES), seed=1).ask(96)
+    assert len(set(large.arms.tolist())) == 96
     one_by_one = ma.Optimizer(ma.Pool(FEATURES), seed=1)
     assert [int(one_by_one.ask(1).arms[0]) for _ in range(len(batch))] == batch.arms.tolist()
     known = ma.Optimizer(ma.Pool(FEATURES), seed=1)
@@ -113,11 +112,11 @@ def test_a_design_respects_what_is_eligible():
         (np.ones((30, 2)), lambda i: float(i)),
         (FEATURES[:1], lambda i: 1.0),
         (np.array(["red", "green", "blue"] * 20, dtype=object), lambda i: float(i % 3)),
-        (RNG.random((200, 64)) < 0.3, lambda i: float(i % 7)),
+        (np.random.default_rng(1).random((200, 64)) < 0.3, lambda i: float(i % 7)),
     ],
     ids=["constant", "two arms", "constant column", "outlier", "all equal", "one arm", "words", "bits"],
 )
-def test_awkward_pools_and_rewards_keep_going_and_say_what_was_assumed(features, rewards):
+def test_unusual_pools_and_rewards_do_not_fail_and_assumptions_are_reported(features, rewards):
     result = ma.maximize(lambda arm: rewards(arm.index), ma.Pool(features), budget=60, seed=2)
     assert len(result.rewards) == 60
     mean, std = result.optimizer.predict()
@@ -160,10 +159,10 @@ def test_no_arm_comes_again_before_all_have_been_tried():
     opt = ma.Optimizer(ma.Pool(FEATURES[:30]), seed=4)
     arms = play(opt, 30)
     assert sorted(arms) == list(range(30))
-    assert len(play(opt, 10)) == 10, "then they do"
-    plate = ma.Optimizer(ma.Pool(FEATURES[:30]), seed=4)
-    play(plate, 20)
-    assert len(plate.ask(25)) == 25, "a plate larger than what is left may repeat"
+    assert len(play(opt, 10)) == 10, "then arms are repeated"
+    short = ma.Optimizer(ma.Pool(FEATURES[:30]), seed=4)
+    play(short, 20)
+    assert len(short.ask(25)) == 25, "a batch larger than the arms left may repeat some"
     allowed = ma.Optimizer(ma.Pool(FEATURES[:30]), seed=4, repeats="allow")
     assert len(set(play(allowed, 30))) < 30
 
@@ -200,16 +199,16 @@ def test_an_arm_of_the_design_that_was_forgotten_comes_again():
     assert int(opt.ask(1).arms[0]) == int(batch.arms[0])
 
 
-def test_a_plate_larger_than_what_is_untried_has_all_of_it() -> None:
+def test_a_batch_larger_than_the_untried_arms_has_all_of_them() -> None:
     features = np.random.default_rng(0).random((40, 2))
     truth = -((features - 0.3) ** 2).sum(axis=1)
     run = ma.Optimizer(ma.Pool(features), seed=0)
     first = run.ask(30)
     run.tell(first, truth[first.arms])
-    plate = run.ask(20)
+    batch = run.ask(20)
     untried = np.setdiff1d(np.arange(40), first.arms)
-    assert plate.arms[:10].tolist() == untried.tolist()
-    run.tell(plate, truth[plate.arms])
+    assert batch.arms[:10].tolist() == untried.tolist()
+    run.tell(batch, truth[batch.arms])
     few = run.ask(4, eligible=[7, 8, 9])
     assert len(few) == 4
     assert set(few.arms.tolist()) <= {7, 8, 9}
@@ -240,21 +239,21 @@ def test_only_kernels_are_learned_that_the_policy_can_use() -> None:
 
 
 def test_rare_hits_are_found_and_followed() -> None:
-    """One arm in twenty gives 1, all others 0: random choice finds 7 or 8 of them in 150."""
+    """One arm in twenty gives 1, all others 0: random choice finds 7 or 8 hits in 150."""
     features = np.random.default_rng(1).uniform(-1, 1, (3000, 2))
     hit = np.linalg.norm(features - 0.6, axis=1) < 0.25
     for seed in range(3):
         run = ma.Optimizer(ma.Pool(features), seed=seed)
         for _ in range(15):
-            plate = run.ask(10)
-            run.tell(plate, hit[plate.arms].astype(float))
+            batch = run.ask(10)
+            run.tell(batch, hit[batch.arms].astype(float))
         assert hit[run.history.arms].sum() > 50
         assert run.best().average == 1.0
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 def test_arms_added_may_differ_where_all_were_alike(scale, tmp_path) -> None:
-    """The second column is constant until arms are added; its units are no matter then either."""
+    """The second column is constant until arms are added; its units do not matter afterwards."""
     rng = np.random.default_rng(0)
     few, more = np.c_[rng.random(100), np.zeros(100)], np.c_[rng.random((200, 2))] * [1.0, scale]
     features = np.vstack([few, more])
@@ -267,16 +266,16 @@ def test_arms_added_may_differ_where_all_were_alike(scale, tmp_path) -> None:
     run.save(tmp_path / "run")
     again = ma.Optimizer.load(tmp_path / "run")
     for _ in range(8):
-        plate = run.ask(10)
-        assert again.ask(10).arms.tolist() == plate.arms.tolist()
+        batch = run.ask(10)
+        assert again.ask(10).arms.tolist() == batch.arms.tolist()
         for each in (run, again):
-            each.tell(plate.tickets, truth[plate.arms])
+            each.tell(batch.tickets, truth[batch.arms])
     assert np.isin(np.argsort(-truth)[:20], run.history.arms).sum() >= 15
 
 
 @pytest.mark.parametrize("told", [0, 12])
 def test_numbers_may_follow_what_looked_like_codes(told) -> None:
-    """Twelve arms of any numbers are few uneven values; those added show what they are."""
+    """Twelve arms have few, unevenly spaced values; added arms show that they are numbers."""
     for seed in range(5):
         rng = np.random.default_rng(seed)
         features, more, noise = rng.normal(size=(12, 2)), rng.normal(size=(30, 2)) * 3, rng.normal(size=12)
@@ -287,11 +286,11 @@ def test_numbers_may_follow_what_looked_like_codes(told) -> None:
             run.ask(1)
         added = run.add_arms(more)
         if told:
-            assert np.ptp(run.predict(added)[1]) > 0, "they are told apart"
+            assert np.ptp(run.predict(added)[1]) > 0, "the added arms differ"
         assert len(run.ask(5)) == 5
 
 
-def test_that_all_trials_failed_is_said() -> None:
+def test_that_all_trials_failed_is_reported() -> None:
     run = ma.Optimizer(ma.Pool(FEATURES), seed=0)
     run.tell(run.ask(3), [0.0] * 3, failed=True)
     with pytest.raises(ma.errors.NoResultsError, match="all 3 trials told failed"):

@@ -31,6 +31,7 @@ LAYERS = [
     "testing",
     "cli",
     "demo",
+    "__main__",
 ]
 LEVEL = {part: level for level, part in enumerate(LAYERS)}
 HEAVY = ["scipy.linalg", "scipy.spatial", "pandas", "polars", "narwhals", "pyarrow", "sklearn"]

@@ -1,4 +1,4 @@
-"""The checks at the border, one by one, and the errors they raise."""
+"""Input checks, one by one, and the errors they raise."""
 
 import pickle
 from decimal import Decimal
@@ -183,7 +183,7 @@ def test_errors_share_a_base_and_say_what_they_are_for(error):
         UnknownArmError("arm 3"),
     ],
 )
-def test_errors_come_home_from_another_process(error):
+def test_errors_can_be_pickled(error):
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
 

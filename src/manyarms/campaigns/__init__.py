@@ -1,1 +1,1 @@
-"""Durable searches on the user's own table: stored, resumable, reported."""
+"""Campaigns: searches on the user's own table that are kept in a database and survive any process."""

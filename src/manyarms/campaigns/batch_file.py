@@ -1,4 +1,4 @@
-"""The file that `ask` writes: one line per ticket, with an empty `value` to be filled in and told."""
+"""The batch file that `ask` writes: one row per ticket, with an empty column `value` to fill in."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from typing import IO, Any
 
 from manyarms.campaigns.campaign import Issued
-from manyarms.campaigns.pool_file.files import on_disk
+from manyarms.campaigns.pool_file.files import flush_to_disk
 
-_OURS = ("ticket", "predicted_mean", "predicted_sd", "reason", "value")
+_RESERVED = ("ticket", "predicted_mean", "predicted_sd", "reason", "value")
 
 
 def batch_lines(issued: Sequence[Issued], id_column: str) -> list[dict[str, Any]]:
-    """Ticket, id, the user's own columns, what the model thinks, and room for the result.
+    """Ticket, id, the user's own columns, the prediction, and an empty value.
 
-    A column of the user's that has one of our names is called `pool.NAME` here, so that the file can be
-    told as it is.
+    If one of the user's columns has a reserved name, it is called `pool.NAME` here, so that the completed
+    file can be imported without changes.
     """
-    taken = {*_OURS, id_column, "failed"}
+    taken = {*_RESERVED, id_column, "failed"}
     return [
         {
             "ticket": line.ticket,
@@ -34,10 +34,10 @@ def batch_lines(issued: Sequence[Issued], id_column: str) -> list[dict[str, Any]
 
 
 def write_batch(stream: IO[str], issued: Sequence[Issued], id_column: str, delimiter: str = ",") -> None:
-    """Write the header and the lines, none of them left in a buffer."""
+    """Write the header and the rows, and flush them to disk."""
     lines = batch_lines(issued, id_column)
-    header = list(lines[0]) if lines else ["ticket", id_column, *_OURS[1:]]
+    header = list(lines[0]) if lines else ["ticket", id_column, *_RESERVED[1:]]
     writer = csv.DictWriter(stream, header, delimiter=delimiter)
     writer.writeheader()
     writer.writerows(lines)
-    on_disk(stream)
+    flush_to_disk(stream)

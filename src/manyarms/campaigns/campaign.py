@@ -1,9 +1,10 @@
-"""A campaign: everything the command line does, as one object.
+"""A campaign as one object: everything that the command line does.
 
-The database is the truth. `tell` and `forget` only write rows. `ask` computes outside any lock, so that
-results can be told meanwhile, and hands its batch out only if no other ask was faster; after a few lost
-races it computes inside the writer's transaction, which cannot be overtaken. A process killed at any moment
-leaves what its last commit left, and the next ask is a pure function of that (`next_batch.py`).
+The database holds the whole state. `tell` and `forget` only write rows. `ask` computes without holding a
+lock, so that results can be recorded in the meantime, and hands out its batch only if no other ask has
+committed first. After a few lost races it computes inside the writer's transaction, where no other ask can
+commit first. A process that is killed leaves the database as of its last commit, and the next ask is a pure
+function of the database (`next_batch.py`).
 """
 
 from __future__ import annotations
@@ -18,42 +19,42 @@ from typing import Any
 from sqlalchemy import Connection
 
 from manyarms.campaigns.next_batch import Ground, Proposal, propose
-from manyarms.campaigns.pool_file.fingerprints import Progress
+from manyarms.campaigns.pool_file.fingerprints import ProgressCallback
 from manyarms.campaigns.pool_file.source import Source
-from manyarms.campaigns.resolve_settings import settle
+from manyarms.campaigns.resolve_settings import resolve
 from manyarms.campaigns.results_file import (
     RESERVED,
-    Outcome,
-    Told,
-    agrees,
+    ImportSummary,
+    ReportedResult,
     earlier_versions,
     file_digest,
-    planned,
-    read_outcomes,
+    is_consistent,
+    plan_import,
+    read_results,
 )
 from manyarms.campaigns.settings import Request, Settings
-from manyarms.campaigns.store.creation import make, refuse_existing
+from manyarms.campaigns.store.creation import create_campaign, refuse_existing
 from manyarms.campaigns.store.schema import OPEN, TICKETS
 from manyarms.campaigns.store.store import Snapshot, Store, Ticket, now_text
 from manyarms.errors import ResultsFileError, SettingsError
 from manyarms.pool.pool import Pool
 
-_RACES = 3  # asks computed outside the lock before one is computed inside
+_RACES = 3  # attempts to ask without a lock before asking inside the transaction
 
 
 @dataclass(frozen=True)
 class Issued:
-    """One line of a batch: what to measure, and what the model thinks of it."""
+    """One ticket of a batch: the candidate to measure, and its prediction."""
 
     ticket: int
     batch: int
     arm: int
     id: str
-    columns: Mapping[str, str]  # the user's own
+    columns: Mapping[str, str]  # the user's own columns
     predicted: float
     predicted_std: float
     reason: str  # why the batch ended
-    lower: float | None = None  # 90 % of measured values are expected in between
+    lower: float | None = None  # lower and upper end of the 90 % prediction interval of a measured value
     upper: float | None = None
 
 
@@ -62,17 +63,17 @@ Deliver = Callable[[list[Issued]], None]
 
 @dataclass(frozen=True)
 class _Order:
-    """What was asked for."""
+    """The arguments of one call of `ask`."""
 
     n: int | None
     at_most: int | None
-    held: Mapping[str, Any]  # by whom, until when
+    held: Mapping[str, Any]  # the worker and the end of the lease
     deliver: Deliver | None
 
 
 @dataclass(frozen=True)
 class _Ready:
-    """A batch computed on everything up to `sequence`, not handed out yet."""
+    """A batch that has not been handed out yet, computed from all events up to `sequence`."""
 
     proposal: Proposal
     issued: list[Issued]
@@ -81,12 +82,16 @@ class _Ready:
 
 
 class Campaign:
-    """A search on the user's own table that outlives any process. Use it in a `with` block, or `close` it."""
+    """A search on the user's own table, kept in a database. Use it in a `with` block, or call `close`."""
 
     def __init__(
-        self, campaign: str | Path, *, pool: str | Path | None = None, progress: Progress | None = None
+        self,
+        campaign: str | Path,
+        *,
+        pool: str | Path | None = None,
+        progress: ProgressCallback | None = None,
     ) -> None:
-        """Open a campaign. `pool` says where its table lies on this machine, if not where it was made."""
+        """Open a campaign. `pool` is the path of its table, if the file has moved."""
         self.store = Store(campaign)
         self._progress = progress
         self._elsewhere = None if pool is None else Path(pool)
@@ -103,20 +108,24 @@ class Campaign:
             raise
 
     @classmethod
-    def new(cls, campaign: str | Path, request: Request, progress: Progress | None = None) -> Campaign:
-        """Make a campaign: read the pool, settle what was left open, write it down. Nothing is replaced."""
+    def new(
+        cls, campaign: str | Path, request: Request, progress: ProgressCallback | None = None
+    ) -> Campaign:
+        """Create a campaign: read the pool, resolve the settings and store them. No file is overwritten."""
         if (request.id or "id") in RESERVED:
-            raise SettingsError(f"the id column cannot be called {request.id!r}: results files use that name")
+            raise SettingsError(
+                f"the id column cannot be called {request.id!r}: that name is reserved in results files"
+            )
         refuse_existing(campaign)
         pool = request.source().read(progress)
-        settings = settle(request, pool)
-        make(campaign, settings.to_json(), pool.n_arms)
+        settings = resolve(request, pool)
+        create_campaign(campaign, settings.to_json(), pool.n_arms)
         made = cls(campaign, progress=progress)
         made._pool, made._source = pool, settings.source
         return made
 
     def close(self) -> None:
-        """Let the database go."""
+        """Close the database connection."""
         self.store.close()
 
     def __enter__(self) -> Campaign:
@@ -131,13 +140,13 @@ class Campaign:
 
     @property
     def source(self) -> Source:
-        """The pool's file, found and known to be unchanged."""
+        """The table of candidates, located and checked to be unchanged."""
         if self._source is None:
             self._source = self.settings.source.moved(self._pool_file())
         return self._source
 
     def _pool_file(self) -> Path:
-        """Where it was given, where it was made, or beside the campaign."""
+        """The path given to the constructor, the recorded path, or a file next to the campaign."""
         recorded = self.settings.source.path
         if self._elsewhere is not None:
             return self._elsewhere
@@ -148,21 +157,21 @@ class Campaign:
 
     @property
     def pool(self) -> Pool:
-        """The candidates, read once."""
+        """The candidates, read at the first use."""
         if self._pool is None:
             self._pool = self.source.read(self._progress)
         return self._pool
 
     @property
     def ground(self) -> Ground:
-        """What every ask stands on, made once."""
+        """The settings and the prepared pool that every ask needs, made at the first use."""
         if self._ground is None:
             self._ground = Ground.of(self.settings, self.pool)
         return self._ground
 
     @property
     def id_column(self) -> str:
-        """What the column of ids is called in batches and results."""
+        """The name of the id column in batch files and results files."""
         return self.settings.source.id or "id"
 
     # ------------------------------------------------------------------ asking
@@ -236,13 +245,13 @@ class Campaign:
         return issued
 
     def open_tickets(self) -> list[Issued]:
-        """Batches still out, as they were handed out."""
+        """All open tickets, as they were handed out."""
         with self.store.reading() as connection:
             out = self.store.tickets(connection, TICKETS.c.state == OPEN)
         return self.reissued(out, "still open")
 
     def reissued(self, tickets: Sequence[Ticket], reason: str) -> list[Issued]:
-        """Tickets handed out before, with the user's columns."""
+        """Tickets that were handed out earlier, with the user's columns."""
         columns = self.source.columns([each.arm for each in tickets])
         return [
             Issued(
@@ -252,19 +261,19 @@ class Campaign:
             for t, own in zip(tickets, columns, strict=True)
         ]  # fmt: skip
 
-    # ------------------------------------------------------------------ telling
+    # ------------------------------------------------------------------ recording results
 
-    def tell_file(self, path: str | Path) -> Told:
-        """Take in a results file, all of it or nothing; the same rows twice change nothing."""
+    def tell_file(self, path: str | Path) -> ImportSummary:
+        """Import a results file atomically; importing it again changes nothing."""
         try:
             data = Path(path).read_bytes()
         except OSError as problem:
             raise ResultsFileError(f"{path}: {problem.strerror}") from None
         return self.tell_bytes(data, str(path))
 
-    def tell_bytes(self, data: bytes, name: str) -> Told:
-        """`tell_file` for bytes read elsewhere; `name` serves messages."""
-        rows = read_outcomes(data, name, self.id_column, self.settings.source.id is None)
+    def tell_bytes(self, data: bytes, name: str) -> ImportSummary:
+        """Import the contents of a results file; `name` appears in error messages."""
+        rows = read_results(data, name, self.id_column, self.settings.source.id is None)
         arms = self._arms_of(rows)
         with self.store.writing() as connection:
             number, before = self._known_file(connection, rows, len(data))
@@ -274,9 +283,9 @@ class Campaign:
         return replace(told, known=told.known + len(before), unmeasured=unmeasured)
 
     def _known_file(
-        self, connection: Connection, rows: Sequence[Outcome], length: int
+        self, connection: Connection, rows: Sequence[ReportedResult], length: int
     ) -> tuple[int, set[int]]:
-        """The file's number, and which of its rows were told before, perhaps when it had less in it."""
+        """The number of the file, and its rows that are already recorded from it or an earlier version."""
         store, digest = self.store, file_digest(rows)
         now = {"digest": digest, "length": length, "rows": len(rows)}
         files = store.files(connection)
@@ -284,20 +293,20 @@ class Campaign:
             if file["digest"] == digest:
                 return file["number"], {number for number, row in enumerate(rows) if row.measured}
         found = [(store.told_in(connection, file["number"]), file) for file in earlier_versions(rows, files)]
-        fitting = [(told, file) for told, file in found if agrees(rows, told)]
+        fitting = [(told, file) for told, file in found if is_consistent(rows, told)]
         if not fitting:
             return store.add_file(connection, now), set()
         told, earlier = max(fitting, key=lambda each: len(each[0]))
         store.change_file(connection, earlier, now)
         return earlier["number"], {row for row in told if rows[row].measured}
 
-    def tell(self, outcomes: Sequence[Outcome]) -> Told:
-        """Results of tickets, as `run` tells them; a second result of a ticket is kept as a replicate."""
+    def tell(self, outcomes: Sequence[ReportedResult]) -> ImportSummary:
+        """Record results of tickets, as `run` does; a second result of a ticket is kept as a replicate."""
         with self.store.writing() as connection:
             return self._write(connection, outcomes, {}, lenient=True, file=None)
 
-    def _arms_of(self, rows: Sequence[Outcome]) -> dict[str, int]:
-        """The arms of ids that come without a ticket; the pool is opened only for ids not met before."""
+    def _arms_of(self, rows: Sequence[ReportedResult]) -> dict[str, int]:
+        """The arms of ids without a ticket; the pool is read only for ids that the database does not know."""
         where: dict[str, str] = {}
         for row in rows:
             if row.measured and row.ticket is None and row.name is not None:
@@ -312,39 +321,39 @@ class Campaign:
     def _write(
         self,
         connection: Connection,
-        outcomes: Sequence[Outcome],
+        outcomes: Sequence[ReportedResult],
         arms: Mapping[str, int],
         lenient: bool,
         file: int | None,
-    ) -> Told:
+    ) -> ImportSummary:
         store = self.store
         named = {each.ticket: f"{each.where}: " for each in outcomes if each.ticket is not None}
         out = store.tickets(connection, TICKETS.c.state == OPEN) if arms else []
         tickets = store.named_tickets(connection, named)
-        plan = planned(outcomes, arms, tickets, out, store.values_of(connection, named), lenient)
+        plan = plan_import(outcomes, arms, tickets, out, store.values_of(connection, named), lenient)
         by_arm = {arm: name for name, arm in arms.items()}
         store.name_arms(
             connection, {row["arm"]: by_arm[row["arm"]] for row in plan.results if row["arm"] in by_arm}
         )
         store.add_results(connection, [{**row, "file": file} for row in plan.results])
-        for state, settled in plan.settled.items():
-            store.settle(connection, settled, state)
-        return plan.told
+        for state, closed in plan.closed.items():
+            store.set_ticket_state(connection, closed, state)
+        return plan.summary
 
     def choose_open(self, tickets: Sequence[int], batch: int | None, every: bool) -> list[int]:
-        """These tickets, and the open ones of a batch or of all batches."""
+        """These tickets, together with the open tickets of a batch or of all batches."""
         with self.store.reading() as connection:
             out = self.store.tickets(connection, TICKETS.c.state == OPEN)
         return sorted({*tickets, *(each.ticket for each in out if every or each.batch == batch)})
 
     def give_up(self, tickets: Collection[int], worker: str) -> None:
-        """Forget those of these tickets that are still open and still this worker's."""
+        """Forget those of these tickets that are open and still held by this worker."""
         held = (TICKETS.c.state == OPEN, TICKETS.c.worker == worker)
         with self.store.writing() as connection:
             mine = [each.ticket for each in self.store.tickets(connection, *held) if each.ticket in tickets]
             self.store.forget(connection, mine)
 
     def forget(self, tickets: Sequence[int]) -> None:
-        """Give tickets up: their arms may be asked again. A result that comes all the same still counts."""
+        """Cancel open tickets: their arms may be asked for again. A late result is still recorded."""
         with self.store.writing() as connection:
             self.store.forget(connection, sorted(set(tickets)))

@@ -1,4 +1,4 @@
-"""What a learned model found, as plain data for programs and as lines for people."""
+"""A summary of a learned model, as plain data and as lines of text."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from manyarms.kernels.describe import describe
 from manyarms.learning import LearnedModel, should_refit
 from manyarms.posterior.history import History
 
-MOST_NAMED = 8  # length-scales in a line for people
+MOST_NAMED = 8  # columns named in the line about length-scales
 
 
-def learned_facts(
+def model_facts(
     model: LearnedModel, columns: Sequence[tuple[str, float]], told: Sequence[tuple[int, float]]
 ) -> dict[str, Any]:
-    """Everything found, the most influential column first; `told` are all results by now, more being better.
+    """The learned model as plain data; `told` are all rewards recorded so far, of which larger are better.
 
-    Length-scales count in spreads of their column, which makes them comparable; signal and noise in standard
-    deviations of all values on the model's scale, the noise also in the user's units about the middle value,
-    once there are values that have units.
+    Columns are sorted by influence. Length-scales are given in spreads of their column, which makes them
+    comparable. Signal and noise are given in standard deviations of the modelled values. The noise is also
+    given in the user's units, for values near the middle, once there are results.
     """
     kernel = model.kernel
     assert isinstance(kernel, Scale)
@@ -38,12 +38,12 @@ def learned_facts(
         "results": model.n_pulls,
         "candidates": model.n_unique,
         "outcome": model.outcome,
-        "learned_again_at_the_next_ask": _due(model, told),
+        "learned_again_at_the_next_ask": _refit_is_due(model, told),
         "kernel": describe(kernel),
     }
 
 
-def _due(model: LearnedModel, told: Sequence[tuple[int, float]]) -> bool:
+def _refit_is_due(model: LearnedModel, told: Sequence[tuple[int, float]]) -> bool:
     arms = [arm for arm, _ in told]
     history = History(1 + max(arms, default=0))
     history.add(arms, [reward for _, reward in told])
@@ -51,9 +51,9 @@ def _due(model: LearnedModel, told: Sequence[tuple[int, float]]) -> bool:
 
 
 def _lengthscales(kernel: Any, columns: Sequence[tuple[str, float]]) -> list[dict[str, Any]]:
-    """Of the columns that tell candidates apart, the shortest first; none where the kernel has none.
+    """The length-scales of all columns that are not constant, shortest first; empty if the kernel has none.
 
-    The texts of a category come under the name of its column and share one length-scale.
+    The indicator columns of a category share one length-scale and appear under the name of the category.
     """
     if not isinstance(kernel, RBF | Matern) or not columns:
         return []
@@ -65,29 +65,29 @@ def _lengthscales(kernel: Any, columns: Sequence[tuple[str, float]]) -> list[dic
     return sorted(found.values(), key=lambda each: float(each["in_spreads"]))
 
 
-def learned_lines(found: dict[str, Any] | None) -> list[tuple[str, str]]:
-    """What `learned_facts` gave, to read; None where no ask has been made yet."""
+def model_lines(found: dict[str, Any] | None) -> list[tuple[str, str]]:
+    """The result of `model_facts` as lines of text; None if there has been no ask yet."""
     if found is None:
-        return [("model", "learned from the results, beginning with the first ask")]
+        return [("model", "will be learned from the results, starting with the first ask")]
     if not found["results"]:
-        return [("model", f"{found['family']} until there are results to learn from")]
-    again = "; will be learned again at the next ask" if found["learned_again_at_the_next_ask"] else ""
+        return [("model", f"{found['family']}, until there are results to learn from")]
+    again = "; it will be learned again at the next ask" if found["learned_again_at_the_next_ask"] else ""
     basis = f"learned from {found['results']} results of {found['candidates']} candidates{again}"
     noise = f"{found['noise_std']:.3g}, about {found['noise_in_units']:.3g} in your units"
     lines = [("model", f"{found['family']}; {basis}")]
     if found["lengthscales"]:
         lines.append(("length-scales", _named(found["lengthscales"])))
     lines.append(("signal", f"{found['signal_std']:.3g} standard deviations of the modelled values"))
-    lines.append(("noise", f"{noise} at the middle of the values told"))
-    return [*lines, ("values are", f"modelled as {found['transform']}")]
+    lines.append(("noise", f"{noise} near the median value"))
+    return [*lines, ("transform", f"{found['transform']}")]
 
 
 def _named(lengthscales: list[dict[str, Any]]) -> str:
-    """The most influential columns by name, or one number for all."""
+    """The most influential columns with their length-scales, or one number shared by all."""
     lengths = [each["in_spreads"] for each in lengthscales]
     if max(lengths) <= min(lengths) * (1 + 1e-9):
         return f"{lengths[0]:.3g} spreads, the same for every column"
     named = [f"{each['column']} {each['in_spreads']:.3g}" for each in lengthscales[:MOST_NAMED]]
     rest = len(lengths) - MOST_NAMED
     more = f" and {rest} longer ones" if rest > 0 else ""
-    return f"{', '.join(named)}{more} (in spreads; short ones matter most)"
+    return f"{', '.join(named)}{more} (in spreads of the column; the shortest have the most influence)"

@@ -20,7 +20,7 @@ import numpy as np
 from manyarms.campaigns.assumptions import Units, assumed_units, grouped, most_inducing
 from manyarms.campaigns.resolve_settings import prepared_for
 from manyarms.campaigns.settings import Settings
-from manyarms.campaigns.store.store import Result, Snapshot
+from manyarms.campaigns.store.store import Snapshot, StoredResult
 from manyarms.learning import Prepared
 from manyarms.policies import Policy, Sparse
 from manyarms.pool.pool import Pool
@@ -196,11 +196,11 @@ def _best(run: Optimizer, units: Units) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _fresh(seen: Snapshot) -> list[Result]:
+def _fresh(seen: Snapshot) -> list[StoredResult]:
     return [each for each in seen.results if each.sequence > seen.folded]
 
 
-def _rescaled(saved: CompactState, units: Units, known: list[Result]) -> CompactState:
+def _rescaled(saved: CompactState, units: Units, known: list[StoredResult]) -> CompactState:
     """The state with the same results in today's units."""
     by_arm = grouped((each.arm, each.value) for each in known)
     sums = _sums(saved.posterior.arms, by_arm, units)[0]
@@ -230,10 +230,10 @@ def _told(context: RunContext, state: RunState, units: Units, seen: Snapshot) ->
     return state
 
 
-def _by_content(result: Result) -> tuple[int, bool, float]:
+def _by_content(result: StoredResult) -> tuple[int, bool, float]:
     return result.arm, result.value is None, result.value or 0.0
 
 
-def _outcomes(results: list[Result], units: Units) -> dict[str, Any]:
+def _outcomes(results: list[StoredResult], units: Units) -> dict[str, Any]:
     values = [0.0 if each.value is None else each.value for each in results]
     return {"rewards": units.rewards(values).tolist(), "failed": [each.value is None for each in results]}

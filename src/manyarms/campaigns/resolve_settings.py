@@ -1,4 +1,4 @@
-"""From a request to settings for good: the pool is looked at, and every mistake in the request is found."""
+"""Turn a request into permanent settings: inspect the pool and check every setting."""
 
 from __future__ import annotations
 
@@ -30,16 +30,19 @@ from manyarms.run.optimizer import Optimizer
 from manyarms.support.validation import count, positive
 
 GOALS = ("maximise", "minimise")
+DEFAULT_SMOOTHNESS = 2.5  # ν of a Matérn kernel
 
 
-def settle(request: Request, pool: Pool) -> Settings:
-    """The settings this request becomes on this pool; every mistake in it is found here."""
+def resolve(request: Request, pool: Pool) -> Settings:
+    """The settings for this request on this pool; any invalid setting raises an error here."""
     goal = request.goal.replace("ize", "ise")
     if goal not in GOALS:
         raise InvalidParameterError("goal", request.goal, "'maximise' or 'minimise'")
     source = request.source().described(pool)
     prepared = _prepared(request, source, pool)
-    kernel, said = (None, list(prepared.assumptions)) if prepared else _given_kernel(request, source, pool)
+    kernel, assumptions = (
+        (None, list(prepared.assumptions)) if prepared else _given_kernel(request, source, pool)
+    )
     storage, more = (request.storage, []) if request.storage != AUTO else assumed_storage(pool)
     if pool.n_arms >= LARGE_POOL:
         more = [*more, f"sketch: at most {most_inducing(pool.n_arms)} inducing arms on a pool of this size"]
@@ -52,7 +55,7 @@ def settle(request: Request, pool: Pool) -> Settings:
         budget=None if request.budget is None else count("budget", request.budget),
         repeats=repeats_setting(request.repeats),
         max_failures=count("max_failures", request.max_failures) if request.max_failures else None,
-        storage=storage, assumptions=(*said, *more),
+        storage=storage, assumptions=(*assumptions, *more),
         columns=_columns(prepared, source.blocks(pool.names or [])),
     )  # fmt: skip
     policy = settings.build_policy(None if settings.learned else NOISE_SHARE)
@@ -61,36 +64,38 @@ def settle(request: Request, pool: Pool) -> Settings:
 
 
 def _prepared(request: Request, source: Source, pool: Pool) -> Prepared | None:
-    """The pool for a learned model, None when a kernel was given; nothing of the model can be half given."""
+    """The pool prepared for a learned model; None if a kernel is given. A model cannot be given in part."""
     if request.kernel != AUTO:
         return None
     for name in ("lengthscale", "smoothness", "noise", "signal", "mean"):
         if getattr(request, name) not in (AUTO, None):
             raise SettingsError(
-                f"{name} is learned together with the kernel: leave it out, or give a kernel as well"
+                f"{name} is learned together with the kernel: omit it, or give a kernel as well"
             )
     return prepared_for(source, pool)
 
 
 def prepared_for(source: Source, pool: Pool) -> Prepared:
-    """What a learned model sees of the pool. That columns are fingerprints is known, not found out."""
+    """The pool as a learned model uses it. Fingerprint columns are declared by the user, not detected."""
     if source.molecular:
         return Prepared(pool, (TanimotoFamily(),), (), np.asarray, ("fingerprints: Tanimoto",))
     behind = source.blocks(pool.names or [])
     beside_numbers = set(behind) > set(source.categories)
-    if source.categories and beside_numbers:  # alone they are one-hot blocks, which `prepare` finds
+    if source.categories and beside_numbers:  # categories alone are one-hot blocks, which `prepare` detects
         return from_numbers(pool, columns_of(pool), np.array(behind))
     return prepare(pool)
 
 
 def _given_kernel(request: Request, source: Source, pool: Pool) -> tuple[dict[str, Any], list[str]]:
-    smoothness = 2.5 if request.smoothness is None else request.smoothness
-    kernel, said = assumed_kernel(pool, request.kernel, request.lengthscale, smoothness, source.molecular)
-    return describe(kernel), said
+    smoothness = DEFAULT_SMOOTHNESS if request.smoothness is None else request.smoothness
+    kernel, assumptions = assumed_kernel(
+        pool, request.kernel, request.lengthscale, smoothness, source.molecular
+    )
+    return describe(kernel), assumptions
 
 
 def _columns(prepared: Prepared | None, names: Sequence[str]) -> tuple[tuple[str, float], ...]:
-    """Names and spreads, by which learned length-scales can be read; spread 0: it tells nothing apart."""
+    """The name and spread of each column, for reading length-scales; a constant column has spread 0."""
     family = None if prepared is None else prepared.families[0]
     if not isinstance(family, StationaryFamily):
         return ()
@@ -101,18 +106,18 @@ def _columns(prepared: Prepared | None, names: Sequence[str]) -> tuple[tuple[str
 
 
 def _policy(request: Request, learned: bool) -> tuple[type[policies.Policy], dict[str, Any]]:
-    """The policy and its options. A learned model fills in the practical width by itself."""
+    """The policy class and its options. A learned model chooses the practical width itself."""
     kind = policies.BBKB if request.policy == AUTO else policy_class(request.policy)
-    usual = {"local": True} if learned and request.policy == AUTO else {}  # as `policies.default_policy`
+    defaults = {"local": True} if learned and request.policy == AUTO else {}  # as `policies.default_policy`
     width = kind.practical if request.width == AUTO and not learned else request.width
-    return kind, {"width": width, **usual, **_options(kind, request.options)}
+    return kind, {"width": width, **defaults, **_options(kind, request.options)}
 
 
 def _options(kind: type[policies.Policy], options: Mapping[str, Any]) -> dict[str, Any]:
     known = option_names(kind)
     for name in options:
         if name not in known:
-            raise SettingsError(f"{kind.__name__} has no option {name!r}; it has {', '.join(known)}")
+            raise SettingsError(f"{kind.__name__} has no option {name!r}; its options are {', '.join(known)}")
     return dict(options)
 
 
@@ -133,4 +138,4 @@ def _parsed(name: str, given: Any) -> float:
             raise TypeError
         return float(given)
     except (TypeError, ValueError):
-        raise SettingsError(f"{name} is 'auto' or a number, not {shown(given)}") from None
+        raise SettingsError(f"{name} must be 'auto' or a number, got {shown(given)}") from None

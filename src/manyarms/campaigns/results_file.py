@@ -1,15 +1,17 @@
-"""From the rows of a results file to what the database stores: pure functions, all or nothing.
+"""Parse a results file and plan the database rows it leads to. These are pure functions.
 
-A row names a ticket, an id, or both (then they must agree). Its outcome:
+A row names a ticket, an id, or both, which must then agree. The following rules apply:
 
-* an open ticket is settled; a ticket that was given up gets its late result all the same;
-* a ticket told before with the same value changes nothing; with another value it is an error;
-* a ticket named again in the same file is a replicate: one more measurement of its arm;
-* an id alone settles the oldest open ticket of that arm, or else is a measurement nobody asked for;
-* a row without value that is not marked as failed has not been measured yet, and is passed over.
+* A result closes an open ticket. A forgotten ticket still accepts its late result.
+* If a ticket already has a result, the same value changes nothing and a different value is an error.
+* If a file names a ticket more than once, the further rows are replicates: new measurements of its arm.
+* A row with an id alone closes the oldest open ticket of that arm. If there is none, it is recorded as a
+  measurement without a ticket.
+* A row without a value that is not marked as failed has not been measured yet and is skipped.
 
-A file told before is known by what its rows are about, not by its bytes. Told again, with rows added at its
-end or values in rows that had none, only those are new; a file with another value in any row is another file.
+A file is recognised by the tickets and ids of its rows, not by its bytes. When a known file is imported again
+with rows appended, or with values in rows that had none, only those rows are new. A file in which an earlier
+value has changed is a different file.
 """
 
 from __future__ import annotations
@@ -27,16 +29,16 @@ from manyarms.campaigns.store.schema import FAILED, FORGOTTEN, OPEN, TOLD
 from manyarms.campaigns.store.store import Ticket
 from manyarms.errors import ResultsFileError, shown
 
-LARGEST_VALUE = 1e100  # sums of squares of such values can still be computed
+LARGEST_VALUE = 1e100  # the squares of larger values could overflow when they are summed
 RESERVED = ("ticket", "value", "failed")
 _YES, _NO = ("1", "true", "yes", "y", "t"), ("", "0", "false", "no", "n", "f")
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """One row: what was measured, and of what. `value` is None when the trial failed, or was not made yet."""
+class ReportedResult:
+    """One result from a file or a worker. `value` is None if the trial failed or has not been made yet."""
 
-    where: str  # for messages
+    where: str  # the place that error messages name
     ticket: int | None
     name: str | None
     value: float | None
@@ -46,37 +48,37 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Told:
-    """What became of the rows told."""
+class ImportSummary:
+    """The number of imported and skipped rows."""
 
-    new: int = 0  # results written, of which:
-    failed: int = 0  # trials that gave no value
-    unasked: int = 0  # measurements nobody had asked for, replicates among them
-    late: int = 0  # of tickets given up before
-    known: int = 0  # told before, passed over
-    unmeasured: int = 0  # rows without a value, passed over
+    new: int = 0  # recorded results; the next three count parts of them
+    failed: int = 0  # trials without a value
+    unasked: int = 0  # measurements without a ticket, including replicates
+    late: int = 0  # results of forgotten tickets
+    known: int = 0  # rows skipped because their result is already recorded
+    unmeasured: int = 0  # rows skipped because they have no value
 
 
 @dataclass
-class Plan:
-    """What to write: rows of results, and the new state of tickets."""
+class ResultsPlan:
+    """The database changes of an import: new rows of results, and the tickets to close by their new state."""
 
     results: list[dict[str, Any]] = field(default_factory=list)
-    settled: dict[str, list[int]] = field(default_factory=lambda: {TOLD: [], FAILED: []})
-    told: Told = field(default_factory=Told)
+    closed: dict[str, list[int]] = field(default_factory=lambda: {TOLD: [], FAILED: []})
+    summary: ImportSummary = field(default_factory=ImportSummary)
 
     def count(self, **more: int) -> None:
-        """Add to the summary."""
-        self.told = replace(
-            self.told, **{name: getattr(self.told, name) + number for name, number in more.items()}
+        """Increase the counts of the summary."""
+        self.summary = replace(
+            self.summary, **{name: getattr(self.summary, name) + number for name, number in more.items()}
         )
 
 
 # ------------------------------------------------------------------ reading a file
 
 
-def read_outcomes(data: bytes, file: str, id_column: str, row_numbers: bool = False) -> list[Outcome]:
-    """The rows of a CSV (or, by its ending, TSV) file. `row_numbers`: ids are numbers, and 07 is 7."""
+def read_results(data: bytes, file: str, id_column: str, row_numbers: bool = False) -> list[ReportedResult]:
+    """Parse a CSV file, or a TSV file if its name ends in .tsv. With `row_numbers`, the id 07 means row 7."""
     try:
         text = data.decode("utf-8-sig")
         lines = csv.reader(
@@ -84,12 +86,12 @@ def read_outcomes(data: bytes, file: str, id_column: str, row_numbers: bool = Fa
         )
         numbered = [(lines.line_num, row) for row in lines if row]
     except (UnicodeDecodeError, csv.Error) as problem:
-        raise ResultsFileError(f"{file}: not a readable text table: {problem}") from None
+        raise ResultsFileError(f"{file}: not a readable CSV or TSV file: {problem}") from None
     if not numbered:
         raise ResultsFileError(f"{file}: the file is empty")
     header = [name.strip() for name in numbered[0][1]]
     _check_header(file, header, id_column)
-    rows: list[Outcome] = []
+    rows: list[ReportedResult] = []
     for number, (line, row) in enumerate(numbered[1:]):
         where = f"{file}: line {line}"
         if len(row) != len(header):
@@ -97,15 +99,13 @@ def read_outcomes(data: bytes, file: str, id_column: str, row_numbers: bool = Fa
         cells = dict(zip(header, row, strict=True))
         if row_numbers and id_column in cells:
             cells[id_column] = _plain_number(cells[id_column])
-        rows.append(_outcome(where, number, cells, id_column))
+        rows.append(_parsed_row(where, number, cells, id_column))
     return rows
 
 
 def _check_header(file: str, header: list[str], id_column: str) -> None:
     if "ticket" not in header and id_column not in header:
-        raise ResultsFileError(
-            f"{file}: no column 'ticket' or {id_column!r} to say what was measured; there are {shown(header)}"
-        )
+        raise ResultsFileError(f"{file}: no column 'ticket' or {id_column!r}; the file has {shown(header)}")
     if "value" not in header:
         raise ResultsFileError(f"{file}: no column 'value'; the file has {shown(header)}")
     for name in (*RESERVED, id_column):
@@ -113,22 +113,22 @@ def _check_header(file: str, header: list[str], id_column: str) -> None:
             raise ResultsFileError(f"{file}: column {name!r} appears more than once")
 
 
-def _outcome(where: str, number: int, cells: Mapping[str, str], id_column: str) -> Outcome:
+def _parsed_row(where: str, number: int, cells: Mapping[str, str], id_column: str) -> ReportedResult:
     failed = _flag(where, cells.get("failed", ""))
     text = cells["value"].strip()
     ticket = _ticket(where, cells.get("ticket", "").strip())
     name = cells.get(id_column) or None
     if not text and not failed:
-        return Outcome(where, ticket, name, None, number, measured=False)
+        return ReportedResult(where, ticket, name, None, number, measured=False)
     if text and failed:
-        raise ResultsFileError(f"{where}: both the value {shown(text)} and a mark that the trial failed")
+        raise ResultsFileError(f"{where}: the row has the value {shown(text)} and is also marked as failed")
     if ticket is None and name is None:
-        raise ResultsFileError(f"{where}: neither a ticket nor an id")
-    return Outcome(where, ticket, name, None if failed else checked_value(where, text), number)
+        raise ResultsFileError(f"{where}: the row has neither a ticket nor an id")
+    return ReportedResult(where, ticket, name, None if failed else checked_value(where, text), number)
 
 
 def _plain_number(text: str) -> str:
-    """A row number as it is written down everywhere; what is none stays, to be named in a message."""
+    """A row number without leading zeros; any other text is returned unchanged, for the error message."""
     plain = text.strip()
     return (plain.lstrip("0") or "0") if plain.isascii() and plain.isdecimal() else text
 
@@ -144,12 +144,12 @@ def _ticket(where: str, text: str) -> int | None:
     if not text:
         return None
     if not text.isdecimal() or len(text) > 18:
-        raise ResultsFileError(f"{where}, column 'ticket': {shown(text)} is not a ticket")
+        raise ResultsFileError(f"{where}, column 'ticket': {shown(text)} is not a ticket number")
     return int(text)
 
 
 def checked_value(where: str, text: str) -> float:
-    """A finite number that sums of squares survive."""
+    """The number in a cell; it must not be NaN or exceed `LARGEST_VALUE` in size."""
     try:
         value = float(text)
     except ValueError:
@@ -157,35 +157,39 @@ def checked_value(where: str, text: str) -> float:
     if "_" in text or math.isnan(value):
         raise ResultsFileError(f"{where}, column 'value': {shown(text)} is not a number")
     if abs(value) > LARGEST_VALUE:
-        raise ResultsFileError(f"{where}, column 'value': {shown(text)} is too large")
+        raise ResultsFileError(
+            f"{where}, column 'value': {shown(text)} is too large, the limit is {LARGEST_VALUE:g}"
+        )
     return value
 
 
-# ------------------------------------------------------------------ knowing a file again
+# ------------------------------------------------------------------ recognising a file
 
 
-_HALF = 32  # digits of a digest for what the rows are about, and as many for what they say
+_HALF = 32  # hexadecimal digits for the tickets and ids, followed by as many for the values
 
 
-def file_digest(rows: Sequence[Outcome]) -> str:
-    """A file's identity: tickets and ids in order, then values; line ends and other columns do not count."""
+def file_digest(rows: Sequence[ReportedResult]) -> str:
+    """The identity of a file: its tickets and ids in order, then its values. Other columns do not count."""
     values = hashlib.sha256(repr([(row.measured, row.value) for row in rows]).encode())
     return _subjects(rows, {len(rows)})[len(rows)] + values.hexdigest()[:_HALF]
 
 
-def earlier_versions(rows: Sequence[Outcome], files: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Files told before that are about the rows at the head of this one."""
+def earlier_versions(
+    rows: Sequence[ReportedResult], files: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """The imported files whose tickets and ids are the first rows of this one."""
     heads = _subjects(rows, {file["rows"] for file in files})
     return [file for file in files if file["digest"][:_HALF] == heads.get(file["rows"])]
 
 
-def agrees(rows: Sequence[Outcome], told: Mapping[int, float | None]) -> bool:
-    """Whether this file says nothing else, in any row, than what was told of an earlier one."""
+def is_consistent(rows: Sequence[ReportedResult], told: Mapping[int, float | None]) -> bool:
+    """Whether no row contradicts what was recorded from an earlier version of the file."""
     return all(rows[row].value == value for row, value in told.items() if rows[row].measured)
 
 
-def _subjects(rows: Sequence[Outcome], sizes: set[int]) -> dict[int, str]:
-    """Digests of what the first rows are about, for some numbers of rows."""
+def _subjects(rows: Sequence[ReportedResult], sizes: set[int]) -> dict[int, str]:
+    """Digests of the tickets and ids of the first rows, for the given numbers of rows."""
     sha, found = hashlib.sha256(), {}
     for number in range(len(rows) + 1):
         if number in sizes:
@@ -195,24 +199,24 @@ def _subjects(rows: Sequence[Outcome], sizes: set[int]) -> dict[int, str]:
     return found
 
 
-# ------------------------------------------------------------------ deciding
+# ------------------------------------------------------------------ planning the import
 
 
-def planned(
-    outcomes: Sequence[Outcome],
+def plan_import(
+    outcomes: Sequence[ReportedResult],
     arms: Mapping[str, int],
     tickets: Mapping[int, Ticket],
     open_tickets: Sequence[Ticket],
     told: Mapping[int, float | None],
     lenient: bool = False,
-) -> Plan:
-    """What to write for these rows.
+) -> ResultsPlan:
+    """The database changes for these results.
 
-    `arms` knows the ids of rows without a ticket, `tickets` every ticket named, `told` what was told for
-    them. `lenient` keeps a second, different result of a ticket as a replicate instead of refusing it: two
-    workers who both measured it have both measured something.
+    `arms` maps the ids of rows without a ticket, `tickets` holds every ticket that is named, and `told` the
+    recorded values of those tickets. With `lenient`, a second and different result of a ticket is kept as a
+    replicate instead of being refused, because two workers may both have measured it.
     """
-    plan, used = Plan(), set[int]()
+    plan, used = ResultsPlan(), set[int]()
     waiting: dict[int, list[int]] = defaultdict(list)
     for each in reversed(open_tickets):
         waiting[each.arm].append(each.ticket)
@@ -222,7 +226,7 @@ def planned(
             assert outcome.name is not None
             arm = arms[outcome.name]
             mine = _next_open(waiting[arm], used)
-            _write(plan, outcome, arm, mine, OPEN if mine is not None else None)
+            _add_result(plan, outcome, arm, mine, OPEN if mine is not None else None)
             continue
         if outcome.name is not None and outcome.name != ticket.name:
             raise ResultsFileError(
@@ -233,14 +237,15 @@ def planned(
             plan.count(known=1)
         elif ticket.ticket in told and not lenient:
             raise ResultsFileError(
-                f"{outcome.where}: ticket {ticket.ticket} was told already, as "
-                f"{_shown_value(told[ticket.ticket])}; for a replicate leave the ticket empty and give the id"
+                f"{outcome.where}: ticket {ticket.ticket} already has a result, "
+                f"{_shown_value(told[ticket.ticket])}; "
+                f"for a replicate, leave the ticket empty and give the id"
             )
         elif ticket.ticket in told or ticket.ticket in used:
-            _write(plan, outcome, ticket.arm, None, None)
+            _add_result(plan, outcome, ticket.arm, None, None)
         else:
             used.add(ticket.ticket)
-            _write(plan, outcome, ticket.arm, ticket.ticket, ticket.state)
+            _add_result(plan, outcome, ticket.arm, ticket.ticket, ticket.state)
     return plan
 
 
@@ -253,14 +258,16 @@ def _next_open(waiting: list[int], used: set[int]) -> int | None:
     return None
 
 
-def _write(plan: Plan, outcome: Outcome, arm: int, ticket: int | None, state: str | None) -> None:
+def _add_result(
+    plan: ResultsPlan, outcome: ReportedResult, arm: int, ticket: int | None, state: str | None
+) -> None:
     failed = outcome.value is None
     plan.results.append({
         "ticket": ticket, "arm": arm, "value": outcome.value, "failed": failed, "note": outcome.note,
         "row": outcome.row,
     })  # fmt: skip
     if ticket is not None and state == OPEN:
-        plan.settled[FAILED if failed else TOLD].append(ticket)
+        plan.closed[FAILED if failed else TOLD].append(ticket)
     plan.count(new=1, failed=int(failed), unasked=int(ticket is None), late=int(state == FORGOTTEN))
 
 

@@ -1,6 +1,6 @@
-"""What a campaign is asked to do: the user's request, and the settings it becomes (`campaigns/settling.py`).
+"""The user's request for a campaign, and the settings that `resolve_settings.py` derives from it.
 
-Settings are written down once, at `new`, as plain JSON in the database, and never change.
+The settings are stored as JSON in the database when the campaign is created, and never change afterwards.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from manyarms.kernels.describe import from_description
 
 AUTO = "auto"
 _ABSTRACT = ("Policy", "Sparse")
-_NO_BOUND = 1e12  # a batch ratio that no plate reaches
+_NO_BOUND = 1e12  # a batch ratio that no batch reaches
 _TEXTS = ("pool", "id", "smiles", "bits", "goal", "kernel", "policy", "storage")
 
 
 @dataclass(frozen=True)
 class Request:
-    """What `manyarms new` can be told, by options or by a TOML file with the same names.
+    """The settings of `manyarms new`, from its options or from a TOML file with the same names.
 
-    Without a kernel everything about the model is learned. With one, length-scales are in the units of the
-    features, noise, signal and mean in those of the values, and what is left open is assumed.
+    Without a kernel the whole model is learned. With a kernel, length-scales are in the units of the
+    features, and noise, signal and mean are in the units of the values; settings left at "auto" are assumed.
     """
 
     pool: str
@@ -40,27 +40,27 @@ class Request:
     goal: str = "maximise"
     kernel: str = AUTO
     lengthscale: str | float | tuple[float, ...] = AUTO
-    smoothness: float | None = None  # of a Matérn kernel: 2.5
+    smoothness: float | None = None  # ν of a Matérn kernel; None: 2.5
     noise: str | float = AUTO
     signal: str | float = AUTO
     mean: str | float = AUTO
-    policy: str = AUTO  # BBKB, by its local rule where the model is learned
+    policy: str = AUTO  # BBKB, with its local stopping rule if the model is learned
     width: str | float = AUTO
     options: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     budget: int | None = None
     repeats: str | int = "forbid"
-    max_failures: int | None = 1  # 0 or None: failing candidates are never left out
+    max_failures: int | None = 1  # 0 or None: failing candidates are never excluded
     storage: str = AUTO
 
     def source(self) -> Source:
-        """The pool's file as this request describes it."""
+        """The table of candidates that this request describes."""
         where = Path(self.pool).absolute()
         return Source(where, self.id, self.features, self.categories, self.smiles, self.bits)
 
 
 def read_request(path: Path | None, given: Mapping[str, Any]) -> Request:
-    """A request from a TOML file, overruled by what is given beside it; an unknown name is an error."""
+    """A request from a TOML file and other settings, which take precedence. An unknown name is an error."""
     known = {setting.name for setting in fields(Request)}
     wanted: dict[str, Any] = {}
     if path is not None:
@@ -68,18 +68,18 @@ def read_request(path: Path | None, given: Mapping[str, Any]) -> Request:
         unknown = [name for name in wanted if name not in known]
         if unknown:
             raise SettingsError(
-                f"{path}: unknown setting {unknown[0]!r}; known are {', '.join(sorted(known))}"
+                f"{path}: unknown setting {unknown[0]!r}; the settings are {', '.join(sorted(known))}"
             )
         if "pool" in wanted:
             wanted["pool"] = str(path.parent / str(wanted["pool"]))
     wanted |= given
     if "pool" not in wanted:
-        raise SettingsError("say which file holds the candidates: --pool FILE")
+        raise SettingsError("the table of candidates is missing: use --pool FILE")
     for name in _TEXTS:
         if not isinstance(wanted.get(name, ""), str):
-            raise SettingsError(f"{name} must be a text, not {shown(wanted[name])}")
+            raise SettingsError(f"{name} must be text, got {shown(wanted[name])}")
     if not isinstance(wanted.get("options", {}), dict):
-        raise SettingsError(f"options must be a table of NAME = VALUE, not {shown(wanted['options'])}")
+        raise SettingsError(f"options must be a table of NAME = VALUE, got {shown(wanted['options'])}")
     for name in ("features", "categories"):
         if isinstance(wanted.get(name), str):
             wanted[name] = (wanted[name],)
@@ -100,10 +100,10 @@ def _toml(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Settings:
-    """A campaign's settings for good.
+    """The permanent settings of a campaign.
 
-    A kernel of None is learned, with everything about it. Beside one that was given, noise, signal or mean
-    of None is taken from the results at each ask.
+    If `kernel` is None, the whole model is learned. If a kernel was given, a noise, signal or mean of None
+    is estimated from the results at each ask.
     """
 
     source: Source
@@ -120,28 +120,29 @@ class Settings:
     max_failures: int | None
     storage: str
     assumptions: tuple[str, ...]
-    columns: tuple[tuple[str, float], ...] = ()  # names and spreads of what a learned model sees, if numbers
+    columns: tuple[tuple[str, float], ...] = ()  # name and spread of each numeric column of a learned model
 
     @property
     def learned(self) -> bool:
-        """Whether kernel, noise, mean and the scale of values are learned from the results."""
+        """Whether the kernel, the noise, the mean and the scale of the values are learned."""
         return self.kernel is None
 
     @property
     def sign(self) -> float:
-        """What values are multiplied by, so that more is better inside."""
+        """The factor that turns values into rewards, of which larger ones are better."""
         return 1.0 if self.goal == "maximise" else -1.0
 
-    def build_policy(self, noise_std: float | None, plate: bool = False) -> policies.Policy:
-        """The policy with its kernel and this noise, in the run's units; None: both are learned.
+    def build_policy(self, noise_std: float | None, exact_size: bool = False) -> policies.Policy:
+        """The policy with its kernel and this noise in the units of the run; None: both are learned.
 
-        For a plate, a width given as a number stays what it is. (`Optimizer.ask(n)` widens it by how far the
-        plate goes past the batch ratio, which keeps the promise of a width that has one; a number has none,
-        and widened by the size of a plate it would only explore.) The ratio is then of no use, and the rule
-        for it is the one that costs no pass over the pool.
+        For a batch of exactly n candidates, a width that is a number is used as it is. `Optimizer.ask(n)`
+        would widen it by how far the batch exceeds the batch ratio, which preserves the guarantee of a width
+        from a theorem; a plain number has no guarantee, and widening it by the size of the batch would only
+        add exploration. The batch ratio is then unused, so the stopping rule without a pass over the pool
+        is chosen.
         """
         kind, options = policy_class(self.policy), dict(self.options)
-        if plate and (options["width"] == AUTO or not isinstance(options["width"], str)):
+        if exact_size and (options["width"] == AUTO or not isinstance(options["width"], str)):
             unused = {"batch_ratio": _NO_BOUND, "local": False}
             options |= {name: unused[name] for name in option_names(kind) if name in unused}
         kernel = AUTO if self.kernel is None else from_description(_tuples(self.kernel))
@@ -149,17 +150,17 @@ class Settings:
         return built
 
     def run_settings(self) -> dict[str, Any]:
-        """What `Optimizer` takes beside pool and policy."""
+        """The arguments of `Optimizer` besides the pool and the policy."""
         names = ("seed", "budget", "repeats", "max_failures", "storage")
         return {name: getattr(self, name) for name in names}
 
     def to_json(self) -> str:
-        """As the database keeps it."""
+        """The settings as stored in the database."""
         return json.dumps({**asdict(self), "source": self.source.plain()})
 
     @classmethod
     def from_json(cls, text: str) -> Settings:
-        """What `to_json` wrote."""
+        """The settings that `to_json` wrote."""
         plain = json.loads(text)
         source = Source.from_plain(plain.pop("source"))
         columns = tuple((name, spread) for name, spread in plain.pop("columns", ()))
@@ -169,26 +170,26 @@ class Settings:
 
 
 def policy_class(name: str) -> type[policies.Policy]:
-    """A policy by its name, written in any case, with or without dashes: BBKB, gp-ucb."""
+    """The policy of this name; case, dashes and underscores do not matter: BBKB, gp-ucb."""
     known = {plain_name(each): each for each in policies.__all__ if each not in _ABSTRACT}
     if plain_name(name) not in known:
-        raise SettingsError(f"no policy is called {name!r}; there are {', '.join(sorted(known.values()))}")
+        raise SettingsError(f"unknown policy {name!r}; the policies are {', '.join(sorted(known.values()))}")
     kind: type[policies.Policy] = getattr(policies, known[plain_name(name)])
     return kind
 
 
 def plain_name(name: str) -> str:
-    """A name without case, dashes and underscores."""
+    """A name in lower case without dashes and underscores."""
     return name.lower().replace("-", "").replace("_", "")
 
 
 def option_names(kind: type[policies.Policy]) -> list[str]:
-    """What `--option` can set: a policy's own settings."""
+    """The settings of a policy that `--option` can change."""
     return [each.name for each in fields(kind) if each.name not in ("kernel", "noise_std", "width")]
 
 
 def _tuples(description: dict[str, Any]) -> dict[str, Any]:
-    """JSON's lists of numbers as the tuples they were; parts of combined kernels stay lists."""
+    """Turn lists of numbers from JSON back into tuples; the parts of combined kernels stay lists."""
     return {
         key: tuple(value) if isinstance(value, list) and key != "parts" else value
         for key, value in description.items()

@@ -1,8 +1,13 @@
-"""Text from anywhere, made fit to be shown and stored."""
+"""Make arbitrary text safe to print and to store."""
 
 from __future__ import annotations
 
 
+def counted(count: int, noun: str) -> str:
+    """A count with its noun in the singular or plural: 1 ticket, 2 tickets."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def one_line(text: str) -> str:
-    """No line breaks, no control characters, nothing that UTF-8 or a database cannot hold."""
+    """The text on one line, with every character that is not printable written as an escape sequence."""
     return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in text)

@@ -1,1 +1,1 @@
-"""The `manyarms` command: each subcommand parses, makes one library call and prints."""
+"""The `manyarms` command: each subcommand parses its arguments, calls the library once and prints."""

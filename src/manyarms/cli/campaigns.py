@@ -1,8 +1,9 @@
-"""The commands of a campaign once it is there: ask, tell, status, best, history, forget, export, report."""
+"""The commands on an existing campaign: ask, tell, status, best, history, forget, export, report."""
 
 from __future__ import annotations
 
 import math
+import shlex
 import sys
 from contextlib import nullcontext
 from dataclasses import asdict
@@ -11,11 +12,16 @@ from typing import Annotated, Any
 
 import typer
 
-from manyarms.campaigns import views
+from manyarms.campaigns import queries
 from manyarms.campaigns.batch_file import batch_lines, write_batch
 from manyarms.campaigns.campaign import Campaign, Issued
+from manyarms.campaigns.export import export as write_export
 from manyarms.campaigns.pool_file.files import replacing
 from manyarms.campaigns.report import render
+from manyarms.campaigns.report.collect import collect_report
+from manyarms.campaigns.status import status as campaign_status
+from manyarms.campaigns.status import status_lines
+from manyarms.campaigns.text import counted
 from manyarms.cli.new import new
 from manyarms.cli.output import (
     CampaignArgument,
@@ -28,32 +34,52 @@ from manyarms.cli.output import (
 )
 from manyarms.cli.progress import bar
 
-_SHOWN_COLUMNS = 6  # of the user's own, in tables for people
+_SHOWN_COLUMNS = 6  # how many of the user's own columns the printed tables show
 
 
 @guarded
 def ask(
     campaign: CampaignArgument,
-    n: Annotated[int | None, typer.Option("-n", min=1, help="Exactly so many. [default: the rule]")] = None,
-    at_most: Annotated[int | None, typer.Option(min=1, help="The rule, but no more than this.")] = None,
+    n: Annotated[
+        int | None,
+        typer.Option(
+            "-n",
+            min=1,
+            help="Ask for exactly N candidates.",
+            metavar="N",
+            show_default="the policy's stopping rule decides",
+        ),
+    ] = None,
+    at_most: Annotated[
+        int | None,
+        typer.Option(min=1, help="Let the stopping rule decide, but ask for at most this many candidates."),
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Write a CSV or TSV file to fill in and tell; - prints.")
+        Path | None,
+        typer.Option(help="Write the batch to a CSV or TSV file to fill in; - writes to standard output."),
     ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Only show the open tickets once more.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Show the open tickets again without asking for new ones.")
+    ] = False,
     lease: Annotated[
-        float | None, typer.Option(min=1, help="Seconds until the tickets are given up.")
+        float | None,
+        typer.Option(
+            min=1, help="Seconds after which tickets without a result are forgotten.", show_default="never"
+        ),
     ] = None,
-    worker: Annotated[str | None, typer.Option(help="Who measures them.")] = None,
+    worker: Annotated[
+        str | None, typer.Option(help="Name of whoever measures the batch, stored with it.")
+    ] = None,
     pool: PoolOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Hand out the next candidates to measure."""
+    """Choose the next candidates to measure and hand out a ticket for each."""
     if n is not None and at_most is not None:
-        raise typer.BadParameter("-n and --at-most exclude each other")
+        raise typer.BadParameter("-n and --at-most cannot be combined")
     if as_json and str(out) == "-":
-        raise typer.BadParameter("--out - and --json both print: choose one")
+        raise typer.BadParameter("--out - and --json both write to standard output and cannot be combined")
     if lease is not None and not math.isfinite(lease):
-        raise typer.BadParameter("--lease is a number of seconds")
+        raise typer.BadParameter("--lease must be a finite number of seconds")
     with (
         bar("fingerprints", quiet=as_json) as progress,
         Campaign(campaign, pool=pool, progress=progress) as found,
@@ -74,7 +100,7 @@ def ask(
         else:
             issued = found.ask(n, at_most=at_most, worker=worker, lease_seconds=lease, deliver=deliver)
         if not as_json:
-            _show_batch(issued, found.id_column, out)
+            _show_batch(issued, campaign, found.id_column, out)
 
 
 def _opened(out: Path | None) -> Any:
@@ -83,9 +109,13 @@ def _opened(out: Path | None) -> Any:
     return nullcontext(sys.stdout) if str(out) == "-" else replacing(out)
 
 
-def _show_batch(issued: list[Issued], id_column: str, out: Path | None) -> None:
+def _show_batch(issued: list[Issued], campaign: str, id_column: str, out: Path | None) -> None:
     if out is not None and str(out) != "-":
-        say(f"{len(issued)} tickets in {out}; fill in its column 'value' and tell it")
+        tell_it = shlex.join(["manyarms", "tell", campaign, str(out)])
+        say(
+            f"Wrote {counted(len(issued), 'ticket')} to {out}. "
+            f"Fill in the column 'value', then run: {tell_it}"
+        )
     elif out is None:
         lines = batch_lines(issued, id_column)
         own = list(issued[0].columns)[:_SHOWN_COLUMNS] if issued else []
@@ -99,60 +129,63 @@ def tell(
     results: Annotated[
         Path,
         typer.Argument(
-            help="CSV or TSV with 'ticket' and/or the id column, 'value', maybe 'failed'; - reads."
+            metavar="RESULTS",
+            help="CSV or TSV file with a column 'value', a column 'ticket' or the id column (or both), and "
+            "optionally a column 'failed'; - reads standard input.",
         ),
     ],
     pool: PoolOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Take in results, all of the file or nothing. The same file twice changes nothing."""
+    """Import a results file atomically; importing it again changes nothing."""
     with Campaign(campaign, pool=pool) as found:
         if str(results) == "-":
-            told = found.tell_bytes(sys.stdin.buffer.read(), "standard input")
+            summary = found.tell_bytes(sys.stdin.buffer.read(), "standard input")
         else:
-            told = found.tell_file(results)
+            summary = found.tell_file(results)
     if as_json:
-        print_json(told)
+        print_json(summary)
     else:
         say(
-            f"{told.new} results taken in ({told.failed} failed, {told.unasked} not asked for, "
-            f"{told.late} late), {told.known} known already, {told.unmeasured} not measured yet"
+            f"Imported {counted(summary.new, 'new result')} ({summary.failed} failed, "
+            f"{summary.unasked} without a ticket, {summary.late} late). "
+            f"Skipped {counted(summary.known, 'recorded result')} and {counted(summary.unmeasured, 'row')} without a value."
         )
 
 
 @guarded
 def status(campaign: CampaignArgument, as_json: JsonOption = False) -> None:
-    """Settings, counts, what was learned and what was assumed."""
+    """Show the settings, the counts, the learned model and the assumptions."""
     with Campaign(campaign) as found:
-        current = views.status(found)
+        current = campaign_status(found)
     if as_json:
         print_json(current)
     else:
-        for label, text in views.facts(current):
+        for label, text in status_lines(current):
             say(f"{label:<14} {text}")
 
 
 @guarded
 def best(
     campaign: CampaignArgument,
-    k: Annotated[int, typer.Option("-k", min=1, help="How many.")] = 20,
+    k: Annotated[int, typer.Option("-k", min=1, help="Number of candidates to show.")] = 20,
     everywhere: Annotated[
-        bool, typer.Option("--everywhere", help="Also candidates that were never measured.")
+        bool, typer.Option("--everywhere", help="Include candidates that have not been measured.")
     ] = False,
     pool: PoolOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The candidates with the best model mean."""
+    """Show the measured candidates with the best model mean."""
     with (
         bar("fingerprints", quiet=as_json) as progress,
         Campaign(campaign, pool=pool, progress=progress) as found,
     ):
-        top, id_column = views.best(found, k, everywhere), found.id_column
+        top, id_column = queries.best(found, k, everywhere), found.id_column
     if as_json:
         print_json({"best": top})
         return
     own = list(top[0].columns)[:_SHOWN_COLUMNS]
-    header = ["rank", id_column, "mean", "sd", "measured", "average", *own]
+    header = ["rank", id_column, "mean", "sd", "measurements", "average", *own]
     print_table(
         header,
         [[t.rank, t.id, t.mean, t.std, t.pulls, t.average, *(t.columns[name] for name in own)] for t in top],
@@ -162,18 +195,18 @@ def best(
 @guarded
 def history(
     campaign: CampaignArgument,
-    last: Annotated[int, typer.Option(min=1, help="How many of the latest.")] = 20,
-    everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+    last: Annotated[int, typer.Option(min=1, help="Number of latest results to show.")] = 20,
+    everything: Annotated[bool, typer.Option("--all", help="Show all results.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """What was told, in order."""
+    """Show the recorded results in the order of recording."""
     with Campaign(campaign) as found:
-        told = views.history(found)
-    shown = told if everything else told[-last:]
+        results = queries.history(found)
+    shown = results if everything else results[-last:]
     if as_json:
-        print_json({"results": shown, "total": len(told)})
-    elif not told:
-        say("no result has been told yet")
+        print_json({"results": shown, "total": len(results)})
+    elif not results:
+        say("The campaign has no results yet.")
     else:
         rows = [asdict(each) for each in shown]
         header = [name for name in rows[0] if any(row[name] is not None for row in rows)]
@@ -183,64 +216,72 @@ def history(
 @guarded
 def forget(
     campaign: CampaignArgument,
-    tickets: Annotated[list[int] | None, typer.Argument(help="Tickets to give up.")] = None,
-    batch: Annotated[int | None, typer.Option(help="All open tickets of this batch.")] = None,
-    all_open: Annotated[bool, typer.Option("--all-open", help="Every open ticket.")] = False,
+    tickets: Annotated[
+        list[int] | None, typer.Argument(metavar="[TICKETS]...", help="Tickets to forget.")
+    ] = None,
+    batch: Annotated[int | None, typer.Option(help="Forget all open tickets of this batch.")] = None,
+    all_open: Annotated[bool, typer.Option("--all-open", help="Forget every open ticket.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Give tickets up, so that their candidates may be asked again. Late results still count."""
+    """Cancel open tickets so that their candidates may be asked for again.
+
+    A result that arrives later for a forgotten ticket is still recorded.
+    """
     if not tickets and batch is None and not all_open:
-        raise typer.BadParameter("say which: TICKETS, --batch or --all-open")
+        raise typer.BadParameter("specify TICKETS, --batch or --all-open")
     with Campaign(campaign) as found:
         chosen = found.choose_open(tickets or [], batch, all_open)
         found.forget(chosen)
     if as_json:
         print_json({"forgotten": chosen})
     else:
-        say(f"{len(chosen)} tickets given up")
+        say(f"Cancelled {counted(len(chosen), 'ticket')}.")
 
 
 @guarded
 def export(
     campaign: CampaignArgument,
-    out: Annotated[Path, typer.Argument(help="A .csv, .tsv or .parquet file.")],
+    out: Annotated[Path, typer.Argument(help="Output file with the ending .csv, .tsv or .parquet.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Write the whole history to a file."""
+    """Write every recorded result to a file."""
     with Campaign(campaign) as found:
-        rows = views.export(found, out)
+        rows = write_export(found, out)
     if as_json:
         print_json({"rows": rows, "out": str(out)})
     else:
-        say(f"{rows} results in {out}")
+        say(f"Wrote {counted(rows, 'result')} to {out}.")
 
 
 @guarded
 def report(
     campaign: CampaignArgument,
     html: Annotated[
-        Path | None, typer.Option("--html", help="Where to write the page. [default: NAME.html]")
+        Path | None,
+        typer.Option("--html", help="Output file.", show_default="NAME.html, after the campaign's name"),
     ] = None,
-    k: Annotated[int, typer.Option("-k", min=1, help="Rows of the table of the best.")] = 20,
-    optimum: Annotated[float | None, typer.Option(help="The best possible value, if it is known.")] = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="Number of candidates in the table of the best.")] = 20,
+    optimum: Annotated[
+        float | None, typer.Option(help="Best possible value, if it is known; adds a regret chart.")
+    ] = None,
     pool: PoolOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write the report: one self-contained page."""
+    """Write the report as one self-contained HTML page."""
     with (
         bar("fingerprints", quiet=as_json) as progress,
         Campaign(campaign, pool=pool, progress=progress) as found,
     ):
-        page, path = views.report(found, k, optimum), html or Path(f"{found.store.where.name}.html")
+        page, path = collect_report(found, k, optimum), html or Path(f"{found.store.where.name}.html")
     with replacing(path) as stream:
         stream.write(render(page))
     if as_json:
         print_json({"out": str(path), "report": page})
     else:
-        say(f"the report is in {path}")
+        say(f"Wrote the report to {path}.")
 
 
 def register(app: typer.Typer) -> None:
-    """Add these commands, in the order a campaign uses them."""
+    """Register these commands in the order in which a campaign uses them."""
     for command in (new, ask, tell, status, best, history, forget, export, report):
         app.command(command.__name__)(command)

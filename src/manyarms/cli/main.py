@@ -1,4 +1,4 @@
-"""The command's root: global options, the table of subcommands, and how errors become exit codes."""
+"""The root of the command: global options and the list of subcommands."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ app = typer.Typer(
     name="manyarms",
     help="Choose well among very many candidates when each trial is noisy and costly.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_show_locals=False,
-    epilog="Exit codes: 0 done, 1 unexpected, 2 usage, 3 bad input, 4 campaign or database, "
-    "5 nothing to ask or show, 6 trials keep failing, 130 interrupted.",
+    epilog="Exit codes: 0 success, 1 unexpected error, 2 usage error, 3 invalid input, 4 campaign or "
+    "database error, 5 nothing to ask or show, 6 too many failed trials, 130 interrupted.",
 )
 
 
@@ -33,9 +32,10 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show where an error comes from.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Choose well among very many candidates when each trial is noisy and costly."""
     if debug:
@@ -48,5 +48,5 @@ app.command("reproduce")(reproduce)
 
 
 def main() -> None:
-    """What the `manyarms` script runs."""
-    app()
+    """Run the command; the `manyarms` script and `python -m manyarms` both call this."""
+    app(prog_name="manyarms")

@@ -1,4 +1,4 @@
-"""How the command speaks: tables for people, JSON for programs, one line and an exit code for errors."""
+"""Output of the command: text, JSON with `--json`, and one line with an exit code for an error."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from manyarms.campaigns.text import one_line
 
 USAGE_ERROR, BAD_INPUT, BAD_CAMPAIGN, NOTHING_TO_DO, FAILING, INTERRUPTED = 2, 3, 4, 5, 6, 130
 DEBUG = "MANYARMS_DEBUG"
-_WIDE = 160  # columns of a table that goes to a file or a pipe
+_WIDE = 160  # characters per line of a table written to a file or a pipe
 
-# The first class that fits decides.
+# The first matching class decides.
 _CODES: list[tuple[type[BaseException], int]] = [
     (errors.TrialsFailingError, FAILING),
     (errors.BudgetSpentError, NOTHING_TO_DO),
@@ -38,17 +38,17 @@ _CODES: list[tuple[type[BaseException], int]] = [
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 CampaignArgument = Annotated[
-    str, typer.Argument(metavar="CAMPAIGN", help="A file, or postgresql://user@host/database#name.")
+    str, typer.Argument(metavar="CAMPAIGN", help="Campaign file, or postgresql://user@host/database#name.")
 ]
 PoolOption = Annotated[
-    Path | None, typer.Option("--pool", help="Where the pool's file lies on this machine, if it was moved.")
+    Path | None, typer.Option("--pool", help="Path of the table of candidates, if the file has moved.")
 ]
 
 P = ParamSpec("P")
 
 
 def guarded(command: Callable[P, None]) -> Callable[P, None]:
-    """A command whose errors become one line on standard error and an exit code."""
+    """Turn the errors of a command into one line on standard error and an exit code."""
 
     @functools.wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -65,31 +65,31 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
 
 @contextmanager
 def _printing() -> Iterator[None]:
-    """Letters that the terminal cannot show are spelt out, and output that cannot be written is an error."""
-    if isinstance(sys.stdout, io.TextIOWrapper) and not _takes_all_letters():
+    """Escape characters that the terminal cannot show, and report output that cannot be written."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and not _is_utf8():
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         yield
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read has seen enough
+    except (BrokenPipeError, errors.ManyarmsError):  # a closed pipe is no error; other errors name their file
         raise
-    except OSError as problem:  # files have errors of their own, which name them
+    except OSError as problem:
         _drop_output()
         raise errors.OutputError(f"standard output: {problem.strerror or problem}") from problem
 
 
-def _takes_all_letters() -> bool:
+def _is_utf8() -> bool:
     return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
 
 
 def _drop_output() -> None:
-    """Point standard output elsewhere: what waits in it would fail again when the program ends."""
+    """Redirect standard output to nowhere; flushing it at exit would fail a second time."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def fail(problem: BaseException, as_json: bool) -> NoReturn:
-    """Say what is wrong and leave."""
+    """Print the error and exit with its code."""
     code = next(code for kind, code in _CODES if isinstance(problem, kind))
     message = "interrupted" if isinstance(problem, KeyboardInterrupt) else one_line(str(problem))
     if as_json:
@@ -99,8 +99,8 @@ def fail(problem: BaseException, as_json: bool) -> NoReturn:
 
 
 def print_json(data: Any) -> None:
-    """One JSON document on standard output; dataclasses as objects, numbers that are none as null."""
-    print(json.dumps(_plain(data), ensure_ascii=not _takes_all_letters()))
+    """Print one JSON document: dataclasses become objects, NaN and infinities become null."""
+    print(json.dumps(_plain(data), ensure_ascii=not _is_utf8()))
 
 
 def _plain(data: Any) -> Any:
@@ -114,7 +114,7 @@ def _plain(data: Any) -> Any:
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Aligned columns; whatever the cells hold is shown as it is, never read as markup."""
+    """Print aligned columns; the text of a cell is never interpreted as markup."""
     from rich.box import SIMPLE
     from rich.console import Console
     from rich.table import Table
@@ -131,12 +131,12 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 
 def cell_text(cell: Any) -> str:
-    """A cell as people read it: six digits, nothing for nothing."""
+    """The text of a cell: six significant digits for a number, nothing for None or NaN."""
     if cell is None or (isinstance(cell, float) and math.isnan(cell)):
         return ""
     return f"{cell:.6g}" if isinstance(cell, float) else str(cell)
 
 
 def say(text: str) -> None:
-    """A line for people."""
+    """Print one line of text."""
     print(one_line(text))

@@ -1,4 +1,4 @@
-"""Live progress on standard error, silent where nobody watches."""
+"""A progress bar on standard error, shown only on a terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @contextmanager
 def bar(description: str, quiet: bool = False) -> Iterator[Callable[..., Any]]:
-    """A function (done, total, text="") that moves a bar, which appears with its first call."""
+    """A function `(done, total, text="")` that advances a bar, which appears at the first call."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

@@ -1,4 +1,4 @@
-"""`manyarms reproduce NAME`: run the experiment behind a figure of a paper, and draw it."""
+"""`manyarms reproduce NAME`: run the experiment behind a figure of a paper and draw the figure."""
 
 from __future__ import annotations
 
@@ -18,22 +18,30 @@ from manyarms.reproduce.runner import reproduce as run_experiment
 
 @guarded
 def reproduce(
-    name: Annotated[str, typer.Argument(help=f"One of {', '.join(EXPERIMENTS)}.")],
-    smoke: Annotated[bool, typer.Option("--smoke", help="Seconds: tiny sizes, generated data.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="As long and as often as in the paper.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Folder for results. [default: reproduction/NAME]")] = None,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help=f"Name of the figure: {', '.join(EXPERIMENTS)}.")
+    ],
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="Take a few seconds: tiny sizes and generated data.")
+    ] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Use the length and the number of repetitions of the paper.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="Output folder.", show_default="reproduction/NAME")] = None,
     data_home: Annotated[
-        Path | None, typer.Option(envvar="MANYARMS_DATA", help="Folder with the real data files.")
+        Path | None, typer.Option(envvar="MANYARMS_DATA", help="Folder with the real data sets.")
     ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes. [default: one per core]")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Number of worker processes.", show_default="one per core")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Redraw a figure of a paper: raw data, PNG and SVG, a summary and a manifest.
+    """Reproduce a figure of a paper: raw data, PNG and SVG files, a summary and a manifest.
 
-    Run the same command again to go on after Ctrl-C or a crash; finished runs are not repeated.
+    After Ctrl-C or a crash, run the same command again to continue; finished runs are not repeated.
     """
     if smoke and full:
-        raise typer.BadParameter("--smoke and --full exclude each other")
+        raise typer.BadParameter("--smoke and --full cannot be combined")
     mode: Mode = "smoke" if smoke else "full" if full else "default"
     experiment = named(name)
     with ExitStack() as shown:
@@ -47,7 +55,7 @@ def reproduce(
 
 
 def _bar(shown: ExitStack) -> Callable[[int, int, str], None]:
-    """A progress bar that appears with the first report and goes with `shown`."""
+    """A progress bar that appears at the first update and is removed when `shown` closes."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -81,8 +89,8 @@ def _plain(report: ReproductionReport) -> dict[str, object]:
 def _print(shows: str, report: ReproductionReport) -> None:
     say(shows)
     if report.stand_in:
-        say("generated stand-in data, not the real pool; --data-home DIR uses the real one")
+        say("This run used generated stand-in data; use --data-home DIR for the real data.")
     print_table(list(report.rows[0]), [list(row.values()) for row in report.rows])
-    say(f"{report.ran} runs made, {report.reused} found; digest of the numbers {report.digest}")
+    say(f"{report.ran} runs executed, {report.reused} reused; digest of the results: {report.digest}")
     for path in _files(report):
         say(path)

@@ -1,4 +1,4 @@
-"""`manyarms run`: measure a campaign's candidates by a program or a Python function."""
+"""`manyarms run`: measure the candidates of a campaign with a program or a Python function."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import typer
 
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.pool_file.files import column_names
+from manyarms.campaigns.text import counted
 from manyarms.campaigns.workers.command_trials import CommandTemplate, CommandTrial, Trial
 from manyarms.campaigns.workers.python_trials import PythonTrial
-from manyarms.campaigns.workers.running import Plan, Tally
+from manyarms.campaigns.workers.running import RunPlan, Tally
 from manyarms.campaigns.workers.running import run as run_campaign
 from manyarms.cli.output import CampaignArgument, JsonOption, PoolOption, guarded, print_json, say
 from manyarms.cli.progress import bar
@@ -23,38 +24,59 @@ from manyarms.cli.progress import bar
 def run(
     campaign: CampaignArgument,
     command: Annotated[
-        str | None, typer.Option(help="A program: './measure {id} {x1}'. Never passed through a shell.")
+        str | None,
+        typer.Option(
+            help="Program to run, such as './measure {id} {x1}'. The value is the last number it prints. "
+            "No shell is involved."
+        ),
     ] = None,
     python: Annotated[
         str | None,
-        typer.Option(help="module:function, called with an object that has id, index, ticket, row."),
+        typer.Option(
+            help="Function to call, as module:function. Its argument has the attributes id, index, ticket "
+            "and row; it returns the value."
+        ),
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Trials at the same time.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Number of trials to run in parallel.")] = 1,
     batch: Annotated[
         int | None,
-        typer.Option(min=1, help="Exactly so many a round. [default: the rule, one a worker at least]"),
+        typer.Option(
+            min=1,
+            help="Number of candidates per round.",
+            show_default="the policy's stopping rule, at least one per worker",
+        ),
     ] = None,
-    trials: Annotated[int | None, typer.Option(min=1, help="Stop after so many trials.")] = None,
-    until: Annotated[float | None, typer.Option(help="Stop when a value reaches this.")] = None,
-    timeout: Annotated[float | None, typer.Option(help="Seconds a trial may take.")] = None,
-    retries: Annotated[int, typer.Option(min=0, help="New attempts before a trial has failed.")] = 1,
+    trials: Annotated[
+        int | None, typer.Option(min=1, help="Stop after this many trials.", show_default="no limit")
+    ] = None,
+    until: Annotated[
+        float | None, typer.Option(help="Stop when a value reaches this target.", show_default="no target")
+    ] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(help="Seconds after which a trial counts as failed.", show_default="no limit"),
+    ] = None,
+    retries: Annotated[
+        int, typer.Option(min=0, help="Number of further attempts before a trial counts as failed.")
+    ] = 1,
     lease: Annotated[
         float,
         typer.Option(
-            min=1, help="Seconds after which the tickets of a lost run are free; renewed meanwhile."
+            min=1,
+            help="Seconds after which another run may take over the tickets of a run that has died. A "
+            "living run renews its lease.",
         ),
     ] = 300.0,
     pool: PoolOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Ask, measure and tell until the budget, --trials, --until or Ctrl-C ends it.
+    """Ask, measure and record results until the budget, --trials, --until or Ctrl-C ends the run.
 
-    The value is the last number the program prints. Run the same command again to go on after Ctrl-C or a
-    crash: tickets that were being measured are measured first.
+    After Ctrl-C or a crash, run the same command again to continue: interrupted trials are repeated first.
     """
     if (command is None) == (python is None):
-        raise typer.BadParameter("give --command or --python, one of them")
-    plan = Plan(workers, batch, trials, until, timeout, retries, lease)
+        raise typer.BadParameter("specify either --command or --python")
+    plan = RunPlan(workers, batch, trials, until, timeout, retries, lease)
     signal.signal(signal.SIGTERM, _interrupt)
     with bar("trials", quiet=as_json) as move, Campaign(campaign, pool=pool) as found:
         total = trials or found.settings.budget
@@ -64,8 +86,11 @@ def run(
     if as_json:
         print_json(tally)
         return
-    counts = f"{tally.measured} values and {tally.failed} failures in {tally.rounds} rounds"
-    say(f"{counts}; stopped: {tally.stopped_because}")
+    say(
+        f"Measured {counted(tally.measured, 'value')}, {counted(tally.failed, 'failure')}, in "
+        f"{counted(tally.rounds, 'round')}. "
+        f"Stopped because: {tally.stopped_because}."
+    )
     for note in tally.notes:
         say(f"failed  {note}")
 
@@ -80,7 +105,7 @@ def _show(move: Callable[..., Any], tally: Tally, total: int | None) -> None:
 
 
 def _maker(campaign: Campaign, command: str | None, python: str | None) -> Callable[[], Trial]:
-    """How a worker gets its way of measuring; what cannot work is refused before anything is asked."""
+    """The factory of one `Trial` per worker; an unusable command or function is an error before any ask."""
     source, id_column = campaign.source, campaign.id_column
     if command is not None:
         template = CommandTemplate(command, column_names(source.path), source.id)

@@ -1,4 +1,4 @@
-"""Finite-dimensional stand-ins for a kernel."""
+"""Feature maps: finite-dimensional approximations of a kernel."""
 
 from manyarms.embeddings.accuracy import kernel_error
 from manyarms.embeddings.base import Embedding

@@ -1,4 +1,4 @@
-"""How well a feature map stands for its kernel."""
+"""How accurately a feature map approximates its kernel."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ from manyarms.kernels import KernelLike
 
 
 def kernel_error(embedding: Embedding, kernel: KernelLike, X: Any) -> float:
-    """max |z(x)ᵀz(y) − k(x, y)| over all pairs of rows of X: a sample of the arms, since pairs are many."""
+    """max |z(x)ᵀz(y) − k(x, y)| over all pairs of rows of X, usually a sample of the arms."""
     Z = embedding.matrix(X)
     return float(np.abs(Z @ Z.T - covariances(kernel, X, X)).max())

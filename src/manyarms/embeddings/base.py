@@ -8,10 +8,10 @@ from manyarms.support.validation import Floats
 
 
 class Embedding(Protocol):
-    """A finite set of features z(x) that stands for a kernel in the posterior.
+    """A finite set of features z(x) that approximates a kernel in the posterior.
 
-    The posterior keeps the residual k(x, x) − ‖z(x)‖² beside it, so an embedding may be too small
-    without becoming overconfident.
+    The posterior adds the residual k(x, x) − ‖z(x)‖² to the variance, so an embedding of low dimension does
+    not make it overconfident.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""What the feature maps on numbers have in common: rows that fit, and arrays that nobody changes later."""
+"""Checks shared by the feature maps on numbers: matching rows, and read-only arrays."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def checked_rows(X: Any, n_features: int) -> Floats:
 
 
 def read_only(array: Any, dtype: type[np.generic] = np.float64) -> NDArray[Any]:
-    """A copy that refuses to be written to."""
+    """A read-only copy."""
     copy = np.array(array, dtype=dtype)
     copy.flags.writeable = False
     return copy

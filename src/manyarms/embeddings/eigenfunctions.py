@@ -1,13 +1,13 @@
 """Eigenfunctions of the Laplacian on a box, weighted by the kernel's spectral density (Solin & Särkkä 2020).
 
 On ∏[c_i − L_i, c_i + L_i] with zero boundary values the eigenfunctions are products of sines, orthonormal
-in L², and k(x, y) ≈ Σ_j S(√λ_j) φ_j(x) φ_j(y). So the S(√λ_j) stand for the Mercer eigenvalues of k and the
-φ_j for its eigenfunctions, which S-GP-TS (7) needs apart from each other.
+in L², and k(x, y) ≈ Σ_j S(√λ_j) φ_j(x) φ_j(y). So the S(√λ_j) take the place of the Mercer eigenvalues of k
+and the φ_j that of its eigenfunctions; equation (7) of S-GP-TS uses the two separately.
 
-Two errors add up. Cutting the series at m leaves out the weights that follow; they grow with the box.
-The zero boundary values mirror every arm at the walls with a minus sign: the error is k at the distance
-2(L − s) of an arm at the edge s of the data from its image, and does not vanish with m. So the box must
-grow with m; `best_margin` finds the balance.
+Two errors add up. Truncating the series at m omits the remaining weights, whose sum grows with the box.
+The zero boundary values mirror every arm at the boundary with a minus sign: the error is k at the distance
+2(L − s) between an arm at the edge s of the data and its image, and does not vanish as m grows. So the box
+must grow with m; `best_margin` balances the two.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from manyarms.kernels.spectral import Spectrum, spectrum_of
 from manyarms.support.frozen import replace_field
 from manyarms.support.validation import Floats, Ints, count, positive
 
-# Margins tried, in length-scales: a wider one leaves no visible error from the walls (RBF: e^(−2·4²) < 1e-13;
-# Matérn 1/2: 1e-7 at 8), a narrower one nearly the whole of k.
+# Margins tried, in length-scales: beyond the widest the boundary error is negligible (RBF: e^(−2·4²) < 1e-13;
+# Matérn 1/2: 1e-7 at 8), below the narrowest it is nearly as large as k.
 MARGINS = 0.25 * 1.15 ** np.arange(26)
 _PROBES = 256
 
@@ -37,9 +37,9 @@ _PROBES = 256
 class Eigenfunctions:
     """φ_j(x) = ∏_i L_i^(−½) sin(π j_i (x_i − c_i + L_i) / 2L_i) for the multi-indices j, and their weights.
 
-    The four arrays are the whole map: `Eigenfunctions(e.centre, e.half_widths, e.indices, e.weights)` is `e`
-    again, bit for bit. Weights fall along the list, so the first m of M features are `leading(m)`. A feature
-    that is the same for every arm has half-width 0, index 0, and no part in the product.
+    The four arrays determine the map: `Eigenfunctions(e.centre, e.half_widths, e.indices, e.weights)` equals
+    `e` bit for bit. Weights are in decreasing order, so `leading(m)` gives the first m of M features. A
+    feature that is the same for every arm has half-width 0 and index 0, and is not part of the product.
     """
 
     centre: Floats
@@ -100,10 +100,10 @@ class Eigenfunctions:
 class HilbertSpaceFeatures(Eigenfunctions):
     """The `size` eigenfunctions of largest weight, for arms between `lower` and `upper` in each feature.
 
-    The box reaches `margin` length-scales beyond the bounds on each side; by default the margin at which the
-    kernel error is least for this `size`, at `points` when they are given (a sample of the arms), else at
-    points spread over the box and its walls; `margin` holds what was chosen. A feature with equal bounds
-    costs nothing. For RBF, Matérn of any ν, and Scale of these.
+    The box extends `margin` length-scales beyond the bounds on each side. By default this is the margin with
+    the smallest kernel error for this `size`, at `points` if they are given (a sample of the arms),
+    otherwise at points spread over the box and its boundary; the attribute `margin` holds the value used. A
+    feature with equal bounds costs nothing. For RBF, Matérn of any ν, and Scale of these.
     """
 
     margin: float
@@ -130,10 +130,10 @@ class HilbertSpaceFeatures(Eigenfunctions):
 
 
 def best_margin(spectrum: Spectrum, size: int, lower: Floats, upper: Floats, X: Floats) -> float:
-    """The margin of least kernel error at the points X, among `MARGINS`.
+    """The margin among `MARGINS` with the smallest kernel error at the points X.
 
-    Only pairs x = y are looked at: the part of the series cut off is a covariance, and the images' part
-    falls with the distance from the wall, so both are largest there.
+    Only pairs x = y are evaluated: the truncated part of the series is a covariance, and the contribution of
+    the images decreases with the distance between x and y, so both are largest there.
     """
 
     def error(margin: float) -> float:
@@ -144,7 +144,7 @@ def best_margin(spectrum: Spectrum, size: int, lower: Floats, upper: Floats, X: 
 
 
 def _on_box(spectrum: Spectrum, size: int, lower: Floats, upper: Floats, margin: float) -> Eigenfunctions:
-    varying = lower < upper  # k restricted to the others' one value is the same kernel in fewer features
+    varying = lower < upper  # constant features do not change distances: the same kernel in fewer features
     part = replace(spectrum, lengthscales=spectrum.lengthscales[varying])
     L = 0.5 * (upper - lower)[varying] + margin * part.lengthscales
     steps = (0.5 * math.pi * part.lengthscales / L) ** 2
@@ -156,10 +156,10 @@ def _on_box(spectrum: Spectrum, size: int, lower: Floats, upper: Floats, margin:
 
 
 def smallest_indices(steps: Floats, size: int) -> Ints:
-    """The `size` multi-indices j ≥ 1 of least Σ_i steps_i j_i², in that order, without looking at a grid.
+    """The `size` multi-indices j ≥ 1 with the smallest Σ_i steps_i j_i², in that order, without a full grid.
 
-    Best first: j has for children the indices with one entry more, at or after the last entry above 1. So
-    every index has one parent, which comes before it, and at most `size`·d are ever looked at.
+    Best-first search: the children of j increase one entry by 1, at or after the last entry above 1. Every
+    index then has one parent, which comes before it, and at most `size`·d indices are visited.
     """
     d = len(steps)
     heap: list[tuple[float, tuple[int, ...], int]] = [(float(steps.sum()), (1,) * d, 0)]
@@ -174,7 +174,7 @@ def smallest_indices(steps: Floats, size: int) -> Ints:
 
 
 def _bounds(lower: ArrayLike, upper: ArrayLike) -> tuple[Floats, Floats]:
-    """Both as vectors; the box must be bounded and the right way round."""
+    """Both as vectors; the box must be bounded, with lower ≤ upper."""
     advice = (
         "eigenfunctions live on a bounded box: clip or rescale the features, or use RandomFourierFeatures"
     )
@@ -195,10 +195,11 @@ def _bounds(lower: ArrayLike, upper: ArrayLike) -> tuple[Floats, Floats]:
 
 
 def _probes(lower: Floats, upper: Floats) -> Floats:
-    """Points spread evenly over the box by multiples of irrational numbers, a share of them on its walls.
+    """A low-discrepancy set of points over the box (multiples of irrational numbers), some on its boundary.
 
     The irrationals are powers of 1/φ_d with φ_d^(d+1) = φ_d + 1, the golden ratio for d = 1. Stretching by a
-    fifth and cutting puts about a sixth of the values of each feature on a wall, where the error is largest.
+    fifth and clipping puts about a sixth of the values of each feature on the boundary, where the error is
+    largest.
     """
     d = len(lower)
     ratio = 2.0

@@ -1,8 +1,8 @@
 """Fourier features: k(x − y) as a sum of cosines, Σ_j a_j cos ω_jᵀ(x − y).
 
-Each frequency gives a cosine and a sine, so that ‖z(x)‖² = Σ a_j = k(x, x) exactly and the posterior's
-residual is zero; random phases could make it negative. A residual of zero also means that nothing marks
-the places the features cannot describe: few features give an overconfident posterior (BKB, Fig. 1).
+Each frequency gives a cosine and a sine, so that ‖z(x)‖² = Σ a_j = k(x, x) exactly and the residual of the
+posterior is zero; random phases could make it negative. A residual of zero also means that the variance does
+not show where the features are inaccurate: few features give an overconfident posterior (BKB, Fig. 1).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ MOST_QUADRATURE_FEATURES = 10_000
 class FourierFeatures:
     """z(x) = (√a_j cos ω_jᵀx, √a_j sin ω_jᵀx) over all j; ω = 0 has no sine.
 
-    The two arrays are the whole map: `FourierFeatures(f.frequencies, f.amplitudes)` is `f` again, bit for
-    bit, whichever rule chose them.
+    The two arrays determine the map: `FourierFeatures(f.frequencies, f.amplitudes)` equals `f` bit for bit,
+    whichever subclass made them.
     """
 
     frequencies: Floats
@@ -72,10 +72,11 @@ class RandomFourierFeatures(FourierFeatures):
 class QuadratureFourierFeatures(FourierFeatures):
     """Gauss–Hermite nodes and weights in place of random frequencies (Mutný & Krause 2018), for RBF.
 
-    The rule is the full tensor grid of `nodes` per feature, with every combination of signs. Since
-    cos ωᵀr = cos (−ω)ᵀr, of each pair ±ω one is kept with both weights, which leaves nodesᵈ features. (The
-    positive orthant alone, in d = 2 on the unit square at length-scale 0.5, has an error of 0.4 however many
-    nodes.) The error falls as (e R²/(4 nodes))^nodes with R = range/length-scale: it needs nodes > R²/2.
+    The rule is the full tensor grid of `nodes` per feature, with every combination of signs. Since cos ωᵀr =
+    cos (−ω)ᵀr, one of each pair ±ω is kept with both weights, which leaves nodesᵈ features. (With the
+    positive orthant alone the error is 0.4 for any number of nodes, for d = 2 on the unit square at
+    length-scale 0.5.) The error decreases as (e R²/(4 nodes))^nodes with R = range/length-scale, so nodes >
+    R²/2 are needed.
     """
 
     def __init__(self, kernel: KernelLike, nodes: int, n_features: int) -> None:
@@ -102,10 +103,10 @@ def _check_grid(nodes: int, d: int) -> None:
 def _half_grid(nodes: int, d: int) -> tuple[Floats, Floats]:
     """Nodes and weights for a standard normal ω in d dimensions, one of each pair ±ω.
 
-    In the order of the grid the i-th node from the front is minus the i-th from the back, so the second
-    half mirrors the first; with an odd number of nodes ω = 0 is in the middle, alone.
+    In grid order the i-th node from the front is minus the i-th from the back, so the second half mirrors the
+    first; with an odd number of nodes, ω = 0 is in the middle without a partner.
     """
-    from scipy.special import roots_hermitenorm  # numpy's own rule overflows from 400 nodes on
+    from scipy.special import roots_hermitenorm  # numpy's rule overflows from 400 nodes on
 
     points, weights = roots_hermitenorm(nodes)
     points, weights = 0.5 * (points - points[::-1]), weights / weights.sum()

@@ -1,4 +1,4 @@
-"""The linear kernel's own features: k(x, y) = xᵀy + bias² needs no approximation."""
+"""The exact features of the linear kernel: k(x, y) = xᵀy + bias² needs no approximation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LinearFeatures:
 
     @property
     def dimension(self) -> int:
-        """d, and one more when there is a bias."""
+        """d, plus one if there is a bias."""
         return self.n_features + (self.bias > 0)
 
     def matrix(self, X: Any) -> Floats:

@@ -1,7 +1,7 @@
 """The Nyström embedding: z(x) = L⁻¹ k_S(x) with L Lᵀ = K_S for inducing arms S.
 
-Any factor of K_S serves (mean and variance depend only on the span of S); the Cholesky factor is the
-one to which a further arm can be appended without touching what is there (spec §1).
+Any factor of K_S can be used (mean and variance depend only on the span of S); to the Cholesky factor a
+further arm can be appended without changing the existing rows.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from manyarms.kernels import KernelLike
 from manyarms.support.linalg import backward, forward, pivoted_cholesky
 from manyarms.support.validation import Floats, Ints
 
-# A candidate whose residual k(s,s) − ‖z(s)‖² is below this share of k(s,s) lies in the span already.
-# With it no jitter is needed. Single precision stores z to 6e-8, hence its coarser limit.
+# A candidate whose residual k(s,s) − ‖z(s)‖² is below this share of k(s,s) is already in the span, and is
+# skipped, so no jitter is needed. The limit for float32 is coarser because it stores z to 6e-8.
 SPAN_TOLERANCE = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-5}
 MOST_GROWTH = 1000.0
 
@@ -32,7 +32,7 @@ class Nystrom:
 
     @property
     def dimension(self) -> int:
-        """How many inducing arms span the sketch."""
+        """The number of inducing arms."""
         return len(self.factor)
 
     def matrix(self, X: Any) -> Floats:
@@ -43,7 +43,7 @@ class Nystrom:
 
 
 def covariances(kernel: KernelLike, X: Any, Y: Any) -> Floats:
-    """k between every x and every y, refused unless it has the right shape and is finite."""
+    """k between every x and every y, checked to be finite and of the right shape."""
     K = kernel.matrix(X, Y)
     if K.shape != (len(X), len(Y)):
         raise InvalidKernelError(f"{kernel!r}.matrix gave shape {K.shape} for {len(X)} × {len(Y)} arms")
@@ -53,12 +53,12 @@ def covariances(kernel: KernelLike, X: Any, Y: Any) -> Floats:
 
 
 def span_tolerance(factor: Floats, rows: Floats, base: float) -> Floats:
-    """The share of k(s,s) that each candidate's residual must exceed, `rows` being the candidates' z.
+    """The share of k(s,s) that the residual of each candidate must exceed; `rows` holds their z.
 
     A near-duplicate is a copy of one inducing arm. A candidate that several arms explain only with large
     weights of both signs (extrapolation) has a residual that is mostly rounding error, so the limit grows
-    with the sum of |weights|, up to a thousandfold. Without this a dense pool on a line, met in random
-    order, makes K_S indefinite to machine precision and the variance wrong by 1e-3 of its prior.
+    with the sum of |weights|, up to a factor of a thousand. Without this, a dense pool on a line in random
+    order makes K_S indefinite to machine precision and the variance wrong by 1e-3 of its prior.
     """
     weights = np.abs(backward(factor, rows.T)).sum(axis=0)
     return np.asarray(base * np.clip(weights, 1.0, MOST_GROWTH))
@@ -67,9 +67,9 @@ def span_tolerance(factor: Floats, rows: Floats, base: float) -> Floats:
 def independent_subset(gram: Floats, prior: Floats, tolerance: float) -> tuple[Ints, Floats]:
     """Which candidates add to the span, and the lower factor of their part of `gram`.
 
-    `gram` holds the candidates' covariances after what the present span explains, `prior` their k(s, s).
-    Cholesky with pivoting on the correlation scale: it stops once every remaining residual is at most
-    `tolerance` of its prior variance, so duplicates and near-duplicates are skipped.
+    `gram` holds the residual covariances of the candidates given the present span, `prior` their k(s, s).
+    Pivoted Cholesky on the correlation scale: it stops when every remaining residual is at most `tolerance`
+    of its prior variance, so duplicates and near-duplicates are skipped.
     """
     usable = np.flatnonzero(np.diag(gram) > tolerance * prior)
     if not len(usable):

@@ -1,4 +1,4 @@
-"""Random projection: a few random combinations of the features stand for all of them (linear kernel)."""
+"""Random projection: a few random combinations replace the features (linear kernel)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from manyarms.support.validation import Floats, count, non_negative
 class Projection:
     """z(x) = (P x, offset), the offset left out when it is 0.
 
-    The two are the whole map: `Projection(p.directions, p.offset)` is `p` again, bit for bit.
+    The two determine the map: `Projection(p.directions, p.offset)` equals `p` bit for bit.
     """
 
     directions: Floats
@@ -32,7 +32,7 @@ class Projection:
 
     @property
     def dimension(self) -> int:
-        """One per direction, and one for the offset."""
+        """One per direction, plus one for the offset."""
         return len(self.directions) + bool(self.offset)
 
     def matrix(self, X: Any) -> Floats:
@@ -45,7 +45,7 @@ class RandomProjection(Projection):
     """P with independent normal entries of variance 1/size, as in CBRAP (Yu, Lyu & King 2017).
 
     E z(x)ᵀz(y) = xᵀy, with a standard deviation of at most √(2/size) ‖x‖‖y‖, so ‖z(x)‖² may exceed k(x, x).
-    For the linear kernel and Scale of it; a bias becomes one exact feature more.
+    For the linear kernel and Scale of it; a bias becomes one more, exact, feature.
     """
 
     def __init__(self, kernel: KernelLike, size: int, rng: np.random.Generator, n_features: int) -> None:

@@ -1,4 +1,4 @@
-"""Covariance functions: how alike two arms are."""
+"""Covariance functions of two arms."""
 
 from manyarms.kernels.base import KernelLike
 from manyarms.kernels.combine import Kernel, Product, Scale, SklearnKernel, Sum, as_kernel

@@ -9,11 +9,11 @@ from manyarms.support.validation import Floats
 
 @runtime_checkable
 class KernelLike(Protocol):
-    """What the rest of the package asks of a covariance. Any object with these two methods will do.
+    """The interface of a covariance function. Any object with these two methods is a kernel.
 
-    `matrix(X, Y)` returns the float64 array k(x_i, y_j); `diag(X)` the vector k(x_i, x_i). Both take
-    slices of a pool's features and must leave them untouched. `manyarms.testing.KernelContract` is a
-    test suite that a new kernel can inherit.
+    `matrix(X, Y)` returns the float64 array k(x_i, y_j), `diag(X)` the vector k(x_i, x_i). Both receive
+    slices of the features of a pool and must not modify them. `manyarms.testing.KernelContract` is a test
+    suite that the tests of a new kernel can inherit.
     """
 
     def matrix(self, X: Any, Y: Any) -> Floats:

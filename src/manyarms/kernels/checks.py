@@ -1,4 +1,4 @@
-"""Features and length-scales as the kernels need them, or an error that shows what is wrong."""
+"""Check features and length-scales for the kernels; errors show the offending value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from manyarms.support.validation import Floats, inexact_integer, positive
 
 
 def as_array(X: Any) -> NDArray[Any]:
-    """`X` as an array, or an error that shows it."""
+    """`X` as an array."""
     try:
         return np.asarray(X)
     except (ValueError, TypeError):
@@ -23,11 +23,11 @@ def as_array(X: Any) -> NDArray[Any]:
 
 
 def numeric(X: Any) -> Floats:
-    """`X` as a float64 matrix, one row an arm; a vector is read as one feature per arm."""
+    """`X` as a float64 matrix with one row per arm; a vector is read as one feature per arm."""
     array = as_array(X)
     if array.dtype.kind not in "biuf":
-        odd = next((cell for cell in array.flat if not isinstance(cell, Real)), None)
-        example = "" if odd is None else f", such as {shown(odd)}"
+        example_cell = next((cell for cell in array.flat if not isinstance(cell, Real)), None)
+        example = "" if example_cell is None else f", such as {shown(example_cell)}"
         raise InvalidFeaturesError(
             f"this kernel needs numeric features, got {array.dtype}{example} (try Hamming or Tanimoto)"
         )
@@ -37,9 +37,7 @@ def numeric(X: Any) -> Floats:
         raise InvalidFeaturesError(f"features must be a matrix with one row per arm, got shape {array.shape}")
     too_large = inexact_integer(array)
     if too_large is not None:
-        raise InvalidFeaturesError(
-            f"feature {too_large} is too large for a float64 to tell from its neighbours"
-        )
+        raise InvalidFeaturesError(f"feature {too_large} is too large to be stored exactly as a float64")
     return array.astype(np.float64, copy=False)
 
 

@@ -1,6 +1,7 @@
-"""The base of our kernels, and kernels made of kernels: sum, product, scaled copy, scikit-learn's adapted.
+"""The base class of kernels, their sums, products and multiples, and an adapter for scikit-learn's kernels.
 
-They share a file because each needs the others: `+` makes a `Sum`, which takes scikit-learn's kernels too.
+They are in one file because each needs the others: `+` makes a `Sum`, which also accepts scikit-learn's
+kernels.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from manyarms.support.validation import Floats, positive
 
 
 class Kernel:
-    """Base of the kernels shipped here: frozen dataclasses that add with `+` and multiply with `*`."""
+    """Base class of the kernels in this package, which combine with `+` and `*`."""
 
-    __array_ufunc__ = None  # so that numpy numbers leave `2 * kernel` to the kernel
+    __array_ufunc__ = None  # so that numpy scalars leave `2 * kernel` to the kernel
 
     def matrix(self, X: Any, Y: Any) -> Floats:
         """Covariances between every x in X and every y in Y."""
@@ -59,7 +60,7 @@ class _Combination(Kernel):
 
 
 class Sum(_Combination):
-    """k(x, y) = Σ k_i(x, y): effects that add up."""
+    """k(x, y) = Σ k_i(x, y): independent effects that add up."""
 
     def matrix(self, X: Any, Y: Any) -> Floats:
         """Entry-wise sum."""
@@ -71,7 +72,7 @@ class Sum(_Combination):
 
 
 class Product(_Combination):
-    """k(x, y) = Π k_i(x, y): alike only where all parts say so."""
+    """k(x, y) = Π k_i(x, y): arms are similar only if all parts agree."""
 
     def matrix(self, X: Any, Y: Any) -> Floats:
         """Entry-wise product."""
@@ -117,20 +118,20 @@ def unscaled(kernel: KernelLike) -> tuple[KernelLike, float]:
 
 
 class SklearnKernel(Kernel):
-    """Adapter around a `sklearn.gaussian_process.kernels` object (which is called, never changed)."""
+    """Adapter for a `sklearn.gaussian_process.kernels` object, which is called but never modified."""
 
     def __init__(self, kernel: Any) -> None:
         if isinstance(kernel, type) or not (callable(kernel) and hasattr(kernel, "diag")):
             raise InvalidKernelError(f"not a scikit-learn kernel: {kernel!r}")
         parts = [kernel, *getattr(kernel, "get_params", dict)().values()]
         if any(type(part).__name__ == "WhiteKernel" for part in parts):
-            raise InvalidKernelError(f"{kernel!r} holds noise (WhiteKernel): noise is what `ridge` is for")
+            raise InvalidKernelError(f"{kernel!r} contains noise (WhiteKernel): set the noise with `ridge`")
         self.kernel = kernel
 
     def matrix(self, X: Any, Y: Any) -> Floats:
         """kernel(X, Y)."""
         X, Y = self._features(X), self._features(Y)
-        if not len(X) or not len(Y):  # some of scikit-learn's kernels refuse to look at nothing
+        if not len(X) or not len(Y):  # some of scikit-learn's kernels refuse empty input
             return np.empty((len(X), len(Y)))
         return self._call(self.kernel, X, Y)
 
@@ -152,7 +153,7 @@ class SklearnKernel(Kernel):
 
 
 def as_kernel(kernel: Any) -> KernelLike:
-    """`kernel` itself when it keeps the contract, an adapter when it is scikit-learn's, else an error."""
+    """`kernel` itself if it has the two methods, an adapter for a scikit-learn kernel, otherwise an error."""
     if isinstance(kernel, type):
         raise InvalidKernelError(f"{kernel.__name__} is a class: pass an instance, {kernel.__name__}()")
     if isinstance(kernel, KernelLike):

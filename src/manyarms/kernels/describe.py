@@ -1,4 +1,4 @@
-"""Kernels as plain data and back, so that a saved run can be read without running foreign code."""
+"""Kernels as plain data and back, so that a saved run can be read without executing foreign code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COMBINED: dict[str, type[Sum] | type[Product]] = {"Sum": Sum, "Product": Produc
 
 
 def describe(kernel: KernelLike) -> dict[str, Any]:
-    """Name and settings; a kernel that is not this package's is only named, and cannot be read back."""
+    """Name and settings; a kernel from outside this package is only named and cannot be read back."""
     name = type(kernel).__name__
     if _SIMPLE.get(name) is type(kernel):
         settings = {field.name: getattr(kernel, field.name) for field in dataclasses.fields(_SIMPLE[name])}
@@ -31,7 +31,7 @@ def describe(kernel: KernelLike) -> dict[str, Any]:
 
 
 def from_description(description: dict[str, Any]) -> KernelLike:
-    """The kernel that `describe` described."""
+    """Read a kernel back from its `describe`."""
     name, settings = (
         description["kernel"],
         {key: value for key, value in description.items() if key != "kernel"},
@@ -43,4 +43,4 @@ def from_description(description: dict[str, Any]) -> KernelLike:
         return _COMBINED[name](*(from_description(part) for part in settings["parts"]))
     if name == "Scale":
         return Scale(from_description(settings["of"]), settings["variance"])
-    raise InvalidKernelError(f"{description.get('is', name)} is not one of this package's kernels")
+    raise InvalidKernelError(f"{description.get('is', name)} is not a kernel of this package")

@@ -48,12 +48,12 @@ class Hamming(Kernel):
 
 
 def _codes(X: Any) -> NDArray[Any]:
-    """Strings become a matrix of character codes (a view, not a copy); codes and words pass through."""
+    """Strings as a matrix of character codes (a view, not a copy); codes and words as they are."""
     array = as_array(X)
     if array.dtype.kind in "OT":
-        odd = [item for item in array.ravel() if not isinstance(item, str)]
-        if odd:
-            raise InvalidFeaturesError(f"Hamming needs strings or integer codes, got {shown(odd[0])}")
+        others = [item for item in array.ravel() if not isinstance(item, str)]
+        if others:
+            raise InvalidFeaturesError(f"Hamming needs strings or integer codes, got {shown(others[0])}")
         array = array.astype(object).astype(np.str_)
     if array.ndim == 1 and array.dtype.kind == "U":
         return _characters(array)
@@ -61,8 +61,8 @@ def _codes(X: Any) -> NDArray[Any]:
         raise InvalidFeaturesError(
             f"Hamming needs strings of equal length or integer codes, got {array.dtype} {array.shape}"
         )
-    if array.dtype.kind == "f" and (broken := array[array != np.floor(array)]).size:
-        raise InvalidFeaturesError(f"Hamming needs integer codes, got {broken[0]}")
+    if array.dtype.kind == "f" and (fractions := array[array != np.floor(array)]).size:
+        raise InvalidFeaturesError(f"Hamming needs integer codes, got {fractions[0]}")
     return array
 
 
@@ -70,9 +70,9 @@ def _characters(strings: NDArray[np.str_]) -> NDArray[Any]:
     length = strings.dtype.itemsize // 4
     lengths = np.strings.str_len(strings)
     if np.any(lengths != length):
-        odd = strings[lengths != length][0]
+        other = strings[lengths != length][0]
         raise InvalidFeaturesError(
-            f"Hamming needs strings of one common length, got {shown(str(odd))} among strings of {length}"
+            f"Hamming needs strings of one common length, got {shown(str(other))} among strings of {length}"
         )
     native = strings.astype(strings.dtype.newbyteorder("="), copy=False)
     return np.ascontiguousarray(native).view(np.uint32).reshape(len(strings), length)

@@ -1,4 +1,4 @@
-"""The linear kernel: Bayesian linear regression, and the common ground with OFUL and its sketches."""
+"""The linear kernel: Bayesian linear regression, as in OFUL and its sketched versions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The spectral side of the stationary kernels: k(r) = (2π)⁻ᵈ ∫ S(ω) cos(ωᵀr) dω.
+"""The spectral density of the stationary kernels: k(r) = (2π)⁻ᵈ ∫ S(ω) cos(ωᵀr) dω.
 
-Feature maps are built from S: Fourier features sample or integrate over it, eigenfunctions of a box are
+Feature maps use S: Fourier features sample it or integrate over it, and the eigenfunctions of a box are
 weighted by it.
 """
 
@@ -17,14 +17,14 @@ from manyarms.kernels.combine import unscaled
 from manyarms.kernels.stationary import RBF, Matern
 from manyarms.support.validation import Floats, count
 
-_SMALLEST_CHI_SQUARE = 1e-30  # underflow to 0 would give an infinite frequency; sin and cos of 1e15 are fine
+_SMALLEST_CHI_SQUARE = 1e-30  # underflow to 0 would give an infinite frequency; sin and cos of 1e15 are valid
 
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """The spectral measure of an RBF (ν = ∞) or Matérn kernel on features of a known number.
+    """The spectral measure of an RBF (ν = ∞) or Matérn kernel with one length-scale per feature.
 
-    S depends on ω through q = Σ (l_i ω_i)² alone and falls with it, in every direction.
+    S depends on ω only through q = Σ (l_i ω_i)² and decreases with it.
     """
 
     variance: float
@@ -33,11 +33,11 @@ class Spectrum:
 
     @property
     def n_features(self) -> int:
-        """d."""
+        """d, the number of features."""
         return len(self.lengthscales)
 
     def density(self, scaled_squares: Floats) -> Floats:
-        """S where Σ (l_i ω_i)² has these values (Rasmussen & Williams 2006, eq. 4.11 and 4.15)."""
+        """S at these values of q = Σ (l_i ω_i)² (Rasmussen & Williams 2006, eq. 4.11 and 4.15)."""
         q, d = scaled_squares, self.n_features
         if math.isinf(self.nu):
             logs = 0.5 * d * math.log(2.0 * math.pi) - 0.5 * q
@@ -56,7 +56,7 @@ class Spectrum:
 
 
 def spectrum_of(kernel: KernelLike, n_features: int, purpose: str) -> Spectrum:
-    """The kernel's spectral measure; kernels that have none here are refused, for the `purpose` named."""
+    """The spectral measure of the kernel; other kernels are refused with an error that names `purpose`."""
     d = count("n_features", n_features)
     part, variance = unscaled(kernel)
     if type(part) is not RBF and type(part) is not Matern:
@@ -73,7 +73,7 @@ def spectrum_of(kernel: KernelLike, n_features: int, purpose: str) -> Spectrum:
 
 
 def _log_gamma_ratio(nu: float, d: int) -> float:
-    """log Γ(ν + d/2)/Γ(ν), without the difference of two large logarithms."""
+    """log(Γ(ν + d/2)/Γ(ν)), without the difference of two large logarithms."""
     whole = d // 2
     total = math.fsum(math.log(nu + i) for i in range(whole))
     if d % 2:

@@ -1,4 +1,4 @@
-"""Kernels of the distance between two arms: RBF (Gaussian) and Matérn."""
+"""Kernels that are functions of the distance between two arms: RBF (Gaussian) and Matérn."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from manyarms.kernels.combine import Kernel
 from manyarms.support.frozen import replace_field
 from manyarms.support.validation import Floats, positive
 
-# Up to this many features distances are summed feature by feature, which is exact for near-duplicates.
-# Beyond it the expansion |x|² + |y|² − 2xy runs at matrix-product speed, and close pairs are recomputed.
+# Up to this many features, distances are summed feature by feature, which is accurate for near-duplicates.
+# Above it, |x|² + |y|² − 2xᵀy runs at the speed of a matrix product, and close pairs are recomputed.
 _DIRECT_FEATURES = 64
 _CLOSE = 1e-6
-_FARTHEST = 1e100  # distances are cut here, where k is 0 in any case: ∞ · 0 would be NaN
-CHUNK = 2**13  # values a formula of several terms is evaluated on at once, so that they stay in the cache
-_LARGE_NU = 100.0  # beyond this K_ν overflows at ordinary distances, and its expansion is exact to 1e-11
+_FARTHEST = 1e100  # distances are clipped here, where k is 0 anyway: ∞ · 0 would be NaN
+CHUNK = 2**13  # values that a formula is evaluated on at a time, so that they stay in the cache
+_LARGE_NU = 100.0  # above this K_ν overflows at ordinary distances, and its expansion is accurate to 1e-11
 
 
 def squared_distances(X: Any, Y: Any, lengthscale: float | tuple[float, ...]) -> Floats:
     """‖(x − y)/l‖² for all pairs, accurate also where x and y nearly coincide."""
-    from scipy.spatial.distance import cdist  # imported late: it doubles the package's import time
+    from scipy.spatial.distance import cdist  # imported late: it doubles the import time of the package
 
     X, Y = numeric_pair(X, Y)
     scale = np.asarray(lengthscale)
@@ -39,7 +39,7 @@ def squared_distances(X: Any, Y: Any, lengthscale: float | tuple[float, ...]) ->
 
 
 def unit_variances(X: Any, lengthscale: float | tuple[float, ...]) -> Floats:
-    """k(x, x) = 1 for every arm, once the features are known to fit the kernel."""
+    """k(x, x) = 1 for every arm, after checking that the features fit the kernel."""
     X = numeric(X)
     _check_scales(X, lengthscale)
     return np.ones(len(X))
@@ -58,7 +58,7 @@ def _expanded(X: Floats, Y: Floats) -> Floats:
     x_norms, y_norms = np.einsum("ij,ij->i", X, X), np.einsum("ij,ij->i", Y, Y)
     distances: Floats = np.maximum(x_norms[:, None] + y_norms[None, :] - 2.0 * (X @ Y.T), 0.0)
     rows, cols = np.nonzero(distances <= _CLOSE * (x_norms[:, None] + y_norms[None, :]))
-    for start in range(0, len(rows), 4096):  # a slice at a time: there may be many duplicates
+    for start in range(0, len(rows), 4096):  # in slices: there may be many duplicates
         i, j = rows[start : start + 4096], cols[start : start + 4096]
         difference = X[i] - Y[j]
         distances[i, j] = np.einsum("ij,ij->i", difference, difference)
@@ -69,7 +69,7 @@ def _expanded(X: Floats, Y: Floats) -> Floats:
 class RBF(Kernel):
     """k(x, y) = exp(−‖x − y‖² / (2 l²)), with one length-scale or one per feature.
 
-    The "Gaussian kernel of width σ² = 5" of the BBKB experiments is `RBF(lengthscale=5 ** 0.5)`.
+    The "Gaussian kernel with width σ² = 5" of the BBKB experiments is `RBF(lengthscale=5 ** 0.5)`.
     """
 
     lengthscale: float | tuple[float, ...] = 1.0
@@ -92,8 +92,8 @@ class RBF(Kernel):
 class Matern(Kernel):
     """Matérn covariance of smoothness ν: 2^(1−ν)/Γ(ν) · u^ν K_ν(u) with u = √(2ν) ‖x − y‖ / l.
 
-    ν = 1/2, 3/2 and 5/2 use their closed forms; any other ν > 0 goes through the Bessel function or,
-    where that overflows, its expansions.
+    ν = 1/2, 3/2 and 5/2 use closed forms; any other ν > 0 uses the Bessel function or, where that overflows,
+    its expansions.
     """
 
     lengthscale: float | tuple[float, ...] = 1.0
@@ -133,14 +133,14 @@ class Matern(Kernel):
 def _bessel_form(u: Floats, nu: float) -> Floats:
     """2^(1−ν)/Γ(ν) u^ν K_ν(u), in logarithms so that neither factor overflows; 1 in the limit u → 0.
 
-    K_ν(u) itself overflows for small u when ν > 1. There u is so small that three terms of the power
-    series Σ_j (u²/4)^j / (j! (1−ν)(2−ν)…(j−ν)) are exact (DLMF 10.31.1).
+    K_ν(u) itself overflows for small u when ν > 1. There u is so small that three terms of the power series
+    Σ_j (u²/4)^j / (j! (1−ν)(2−ν)…(j−ν)) are exact to rounding (DLMF 10.31.1).
     """
     from scipy.special import gammaln, kve
 
     safe = np.maximum(u, 1e-300)
     with np.errstate(divide="ignore", over="ignore"):
-        bessel = kve(nu, safe)  # K_ν(u) e^u: no underflow for distant arms, NaN for the very distant
+        bessel = kve(nu, safe)  # K_ν(u) e^u: no underflow for distant arms, NaN for extremely distant ones
         logs = (1.0 - nu) * math.log(2.0) - gammaln(nu) + nu * np.log(safe) + np.log(bessel) - safe
     values = np.exp(np.minimum(logs, 0.0))
     values[np.isnan(bessel)] = 0.0
@@ -157,13 +157,13 @@ def _bessel_form(u: Floats, nu: float) -> Floats:
 def _large_nu_form(u: Floats, nu: float) -> Floats:
     """The same function for large ν, by the uniform expansion of K_ν(νz) (DLMF 10.41.4), z = u/ν.
 
-    With s = √(1+z²) its leading terms and Stirling's cancel to ν(1 − s + log((1+s)/2)) − ½ log s;
-    dividing by the value at z = 0 takes care of the rest.
+    With s = √(1+z²) its leading terms and Stirling's formula cancel to ν(1 − s + log((1+s)/2)) − ½ log s;
+    dividing by the value at z = 0 accounts for the rest.
     """
     z_squared = (u / nu) ** 2
     s = np.sqrt(1.0 + z_squared)
-    beyond = z_squared / (1.0 + s)  # s − 1 without cancellation
-    logs = nu * (np.log1p(beyond / 2.0) - beyond) - 0.5 * np.log(s)
+    s_minus_one = z_squared / (1.0 + s)  # without cancellation
+    logs = nu * (np.log1p(s_minus_one / 2.0) - s_minus_one) - 0.5 * np.log(s)
     correction = _debye_sum(1.0 / s, nu) / _debye_sum(np.ones(1), nu)
     return np.asarray(np.exp(logs) * correction)
 

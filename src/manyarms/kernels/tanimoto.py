@@ -13,20 +13,20 @@ from manyarms.kernels.checks import as_array
 from manyarms.kernels.combine import Kernel
 from manyarms.support.validation import Floats
 
-_LIKELY_UNPACKED = 64  # columns; that many, all 0 or 1, are bits that nobody packed
-_BLOCK_WORDS = 1 << 16  # words compared at a time: the intermediate arrays stay in cache
+_LIKELY_UNPACKED = 64  # this many columns, all 0 or 1, are probably unpacked bits
+_BLOCK_WORDS = 1 << 16  # words compared at a time, so that the intermediate arrays stay in the cache
 
 
 @dataclass(frozen=True)
 class Tanimoto(Kernel):
     """k(x, y) = |x ∧ y| / |x ∨ y| on bits packed eight to a byte (`numpy.packbits(bits, axis=1)`).
 
-    Counting is done on 64-bit words by the processor's population count. Two empty fingerprints are
-    equal (1); an empty and a non-empty one share nothing (0).
+    Bits are counted in 64-bit words with the population count instruction. Two empty fingerprints have
+    k = 1; an empty and a non-empty one have k = 0.
     """
 
     def matrix(self, X: Any, Y: Any) -> Floats:
-        """Shared bits over bits in either."""
+        """The number of shared bits over the number of bits in either."""
         bytes_x, bytes_y = _packed(X), _packed(Y)
         if bytes_x.shape[1] != bytes_y.shape[1]:
             raise InvalidFeaturesError(
@@ -55,7 +55,7 @@ def _ones(words: NDArray[np.uint64]) -> Floats:
 
 
 def _packed(X: Any) -> NDArray[np.uint8]:
-    """Rows of packed bytes, or an error for what cannot be that."""
+    """Rows of packed bytes; anything else is refused."""
     array = as_array(X)
     if array.ndim != 2 or array.dtype not in (np.dtype(np.uint8), np.dtype(bool)) or not array.shape[1]:
         raise InvalidFeaturesError(
@@ -66,21 +66,21 @@ def _packed(X: Any) -> NDArray[np.uint8]:
         return np.packbits(array, axis=1)
     if len(array) > 1 and array.shape[1] >= _LIKELY_UNPACKED and _only_bits(array):
         raise InvalidFeaturesError(
-            f"{array.shape[1]} columns of zeros and ones look like bits that are not packed: "
+            f"{array.shape[1]} columns of zeros and ones look like unpacked bits: "
             "pass booleans or numpy.packbits(bits, axis=1)"
         )
     return array
 
 
 def _only_bits(array: NDArray[np.uint8]) -> bool:
-    """All 0 or 1, with more ones than chance gives: a sparse fingerprint may have a few bytes of 1."""
-    if array[:64].max() > 1:  # settles it for nearly all fingerprints, at no cost
+    """All 0 or 1, with so many ones that they are not by chance: sparse fingerprints have few bytes of 1."""
+    if array[:64].max() > 1:  # decides nearly all cases, at no cost
         return False
     return bool(array.max() <= 1 and np.count_nonzero(array) >= 32)
 
 
 def _words(packed: NDArray[np.uint8]) -> NDArray[np.uint64]:
-    """Rows of bytes seen as 64-bit words, padded with zeros where a row is not a multiple of eight."""
+    """Rows of bytes as 64-bit words, padded with zeros to a multiple of eight bytes."""
     missing = -packed.shape[1] % 8
     if missing:
         packed = np.pad(packed, ((0, 0), (0, missing)))

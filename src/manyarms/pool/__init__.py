@@ -1,1 +1,1 @@
-"""The candidates: arms known by index and by the user's ids, from arrays, frames and files."""
+"""The candidates: arms identified by index and by the user's ids, from arrays, frames and files."""

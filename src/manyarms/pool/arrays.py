@@ -1,4 +1,4 @@
-"""Turn whatever describes the arms (numbers, bits, strings, objects) into one array a kernel can slice."""
+"""Convert the description of the arms (numbers, bits, strings, objects) to one array a kernel can slice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from manyarms.errors import EmptyPoolError, InvalidFeaturesError, shown
 from manyarms.support.validation import inexact_integer, is_missing, masked_entries
 
-_CHECK_ROWS = 1 << 16  # rows looked at together, so that a memory-mapped table is never loaded whole
+_CHECK_ROWS = 1 << 16  # rows checked at a time, so that a memory-mapped table is never loaded whole
 NUMBERS = "biuf"  # numpy's kinds of booleans, integers and floats
 _HINTS = {
     "c": "a feature must be a real number",
@@ -24,11 +24,11 @@ _HINTS = {
 
 
 def as_features(features: Any, names: Sequence[str] | None = None) -> NDArray[Any]:
-    """An array with one entry or row per arm, read-only, checked to be finite where it holds numbers.
+    """A read-only array with one entry or row per arm; numbers are checked to be finite.
 
     An array keeps its type (float32 stays float32, booleans stay booleans) and a memory-mapped one stays
-    on disk. Strings become one fixed-width array, other objects an object array. `names` of the columns
-    serve the error messages.
+    on disk. Strings become one fixed-width array, other objects an object array. The column `names` are
+    used in error messages.
     """
     array = _plain_array(features) if isinstance(features, np.ndarray) else _from_sequence(features)
     if array.ndim == 0:
@@ -51,38 +51,38 @@ def as_objects(features: Any) -> NDArray[np.object_]:
     """One Python object per arm, whatever it is."""
     items = list(features)
     objects = np.empty(len(items), dtype=object)
-    for arm, item in enumerate(items):  # a plain assignment would take equally long items for a matrix
+    for arm, item in enumerate(items):  # a plain assignment would read items of equal length as a matrix
         objects[arm] = item
     return objects
 
 
 def row_blocks(array: NDArray[Any], rows: int) -> Iterator[tuple[int, NDArray[Any]]]:
-    """(first row, slice) pairs that walk over the array."""
+    """(first row, slice) pairs that cover the array."""
     for start in range(0, len(array), rows):
         yield start, array[start : start + rows]
 
 
 def joined_columns(columns: Sequence[NDArray[Any]], names: Sequence[str]) -> NDArray[Any]:
-    """Columns of numbers side by side, in the narrowest common type; no integer loses its last digits."""
+    """Columns of numbers side by side, in the narrowest common type; no integer loses digits."""
     common = np.result_type(*columns)
     for column, name in zip(columns, names, strict=True):
         if common.kind == "f":
             too_large = inexact_integer(column)
             if too_large is not None:
                 raise InvalidFeaturesError(
-                    f"{too_large} in column {name!r} is too large to be held as a float"
+                    f"{too_large} in column {name!r} is too large to be stored exactly as a float"
                 )
     return np.column_stack([column.astype(common, copy=False) for column in columns])
 
 
 def _plain_array(array: NDArray[Any]) -> NDArray[Any]:
-    """Without the surprises of array subclasses and exotic types."""
+    """The array without subclasses and unusual types."""
     hidden = masked_entries(array)
     if hidden is not None:
-        raise InvalidFeaturesError(f"the feature at {_place(hidden)} is masked")
+        raise InvalidFeaturesError(f"the feature at {_position(hidden)} is masked")
     if not isinstance(array, np.memmap):
         array = np.asarray(array)
-    if array.dtype.kind in "OT" and array.ndim:  # objects, and numpy's strings of variable length
+    if array.dtype.kind in "OT" and array.ndim:  # objects, and numpy strings of variable length
         objects = array.astype(object)
         return _numbers_or_strings(objects, objects)
     if array.dtype == np.dtype(np.longdouble) and array.dtype.itemsize > 8:
@@ -107,12 +107,12 @@ def _from_sequence(features: Any) -> NDArray[Any]:
     except (ValueError, TypeError, OverflowError) as problem:
         if isinstance(problem, InvalidFeaturesError):
             raise
-        _check_row_lengths(features)  # numpy cannot make a table of rows of unequal length
+        _check_row_lengths(features)  # numpy cannot make a matrix of rows of unequal length
         return as_objects(features)
 
 
 def _numbers_or_strings(array: NDArray[np.object_], otherwise: NDArray[np.object_]) -> NDArray[Any]:
-    """Python objects as an array of floats or of strings where that is what all of them are."""
+    """Python objects as an array of floats or of strings, if all of them are numbers or all are strings."""
     cells = array.ravel().tolist()
     if all(isinstance(cell, str) for cell in cells):
         return array.astype(np.str_)
@@ -121,8 +121,8 @@ def _numbers_or_strings(array: NDArray[np.object_], otherwise: NDArray[np.object
     if not any(numbers) or not all(a or b for a, b in zip(numbers, missing, strict=True)):
         return otherwise
     if any(missing):
-        place = _place(np.reshape(missing, array.shape))
-        raise InvalidFeaturesError(f"the feature at {place} is missing ({cells[missing.index(True)]!r})")
+        position = _position(np.reshape(missing, array.shape))
+        raise InvalidFeaturesError(f"the feature at {position} is missing ({cells[missing.index(True)]!r})")
     return np.array([_as_float(cell) for cell in cells]).reshape(array.shape)
 
 
@@ -134,7 +134,7 @@ def _as_float(cell: Any) -> float:
 
 
 def _check_row_lengths(features: Sequence[Any]) -> None:
-    """Rows of numbers of unequal length are a slip, not objects."""
+    """Refuse rows of numbers of unequal length: they are a mistake, not objects."""
     if all(isinstance(row, list | tuple) and all(isinstance(x, Real) for x in row) for row in features):
         first = len(features[0])
         arm = next((arm for arm, row in enumerate(features) if len(row) != first), None)
@@ -144,7 +144,7 @@ def _check_row_lengths(features: Sequence[Any]) -> None:
             )
 
 
-def _place(wrong: NDArray[Any]) -> str:
+def _position(wrong: NDArray[Any]) -> str:
     first = [int(i) for i in np.argwhere(wrong)[0]]
     return f"row {first[0]}" + (f", column {first[1]}" if len(first) > 1 else "")
 

@@ -12,7 +12,7 @@ from manyarms.pool.arrays import NUMBERS, joined_columns
 
 
 def is_frame(features: Any) -> bool:
-    """True for pandas and polars frames (anything with named columns that is no array)."""
+    """True for pandas and polars frames (anything with named columns that is not an array)."""
     return hasattr(type(features), "columns") and not isinstance(features, np.ndarray)
 
 
@@ -20,8 +20,8 @@ def from_frame(frame: Any, id_column: str | None) -> tuple[NDArray[Any], Any, li
     """Features, ids (or None) and feature names of a pandas or polars frame.
 
     The matrix has the narrowest type that holds every column: all float32 stays float32, all integers
-    stay integers, all booleans stay booleans. Columns of a categorical type become texts, beside numbers in
-    a matrix of objects. Plain texts are refused: too often they are numbers that were misread.
+    stay integers, all booleans stay booleans. Columns of a categorical type become texts, in a matrix of
+    objects. Plain text columns are refused: too often they are numbers that were misread.
     """
     try:
         import narwhals as nw
@@ -54,7 +54,7 @@ def _frame_column(name: str, column: Any, nw: Any) -> NDArray[Any]:
     dtype = column.dtype
     category = dtype in (nw.Categorical, nw.Enum)
     if not (category or dtype.is_numeric() or dtype == nw.Boolean):
-        hint = "; make it a categorical column if it names kinds" if dtype == nw.String else ""
+        hint = "; make it a categorical column if it holds categories" if dtype == nw.String else ""
         raise InvalidFeaturesError(f"column {name!r} holds {dtype}, a feature must be numeric{hint}")
     missing = column.is_null()
     if missing.any():
@@ -62,7 +62,7 @@ def _frame_column(name: str, column: Any, nw: Any) -> NDArray[Any]:
         raise InvalidFeaturesError(f"the feature in row {row}, column {name!r} is missing")
     if category:
         return np.array([str(value) for value in column.to_list()])
-    if dtype.is_decimal() or dtype in (nw.Int128, nw.UInt128):  # numpy has no such types
+    if dtype.is_decimal() or dtype in (nw.Int128, nw.UInt128):  # not supported by numpy
         column = column.cast(nw.Float64)
     values = np.asarray(column.to_numpy())
     return values if values.dtype.kind in NUMBERS else values.astype(np.float64)

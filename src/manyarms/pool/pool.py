@@ -1,4 +1,4 @@
-"""The pool: all candidates, each known by an integer index and by the user's own id."""
+"""The pool: all candidates, each identified by an integer index and by the user's id."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from manyarms.support.validation import Ints, arm_index, arm_indices, count, ine
 
 DEFAULT_MAX_MEMORY = 512 * 2**20
 _MAX_BLOCK_ROWS = 1 << 16
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+>")  # in a repr that says where an object is, not what
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+>")  # of a default repr, which does not show the contents
 
 
 class Pool:
@@ -38,12 +38,12 @@ class Pool:
     `features` may be a matrix (float32, float64, integers, memory-mapped), a matrix of packed bits
     (uint8) or booleans, a pandas or polars frame (of numbers and categorical columns), a list of strings,
     or any sequence of objects that the kernel understands. The array is kept, not copied: do not change it
-    afterwards. Equal rows are allowed; arms are told apart by index. (Booleans serve every kernel; Tanimoto
-    is fastest on bits packed beforehand with `numpy.packbits(bits, axis=1)`.)
+    afterwards. Equal rows are allowed; they are different arms. (Booleans work with every kernel; Tanimoto is
+    fastest on bits packed beforehand with `numpy.packbits(bits, axis=1)`.)
 
-    `ids` are the user's unique names of the arms (for a frame also the name of a column); by default
-    an arm's id is its index. `max_memory` bounds, in bytes, the temporary arrays of any pass over the
-    pool, which is why passes go block by block.
+    `ids` are the user's unique names of the arms (for a frame, a column name is also accepted); by default
+    the id of an arm is its index. `max_memory` bounds, in bytes, the temporary arrays of any pass over the
+    pool; passes go block by block for this reason.
     """
 
     def __init__(
@@ -82,12 +82,12 @@ class Pool:
 
     @property
     def n_arms(self) -> int:
-        """How many candidates there are."""
+        """The number of candidates."""
         return len(self.features)
 
     @property
     def n_features(self) -> int:
-        """Length of a feature row; 1 for strings and objects."""
+        """The length of a feature row; 1 for strings and objects."""
         return int(self.features.shape[1]) if self.features.ndim > 1 else 1
 
     def __len__(self) -> int:
@@ -103,7 +103,7 @@ class Pool:
 
     @property
     def ids(self) -> list[Any]:
-        """Every arm's id, in order of index."""
+        """The ids of all arms, in order of index."""
         return list(range(self.n_arms)) if self._ids is None else list(self._ids)
 
     def id_of(self, arm: int) -> Any:
@@ -119,7 +119,7 @@ class Pool:
     def index_of(self, id: Hashable) -> int:
         """The index of the arm with this id."""
         try:
-            if isinstance(id, bool | np.bool_):  # True == 1, but nobody means arm 1 by it
+            if isinstance(id, bool | np.bool_):  # True == 1, but does not mean arm 1
                 raise KeyError
             return arm_index(id, self.n_arms) if self._ids is None else self._index[id]
         except (KeyError, TypeError, ValueError, UnknownArmError):
@@ -147,9 +147,9 @@ class Pool:
         return np.asarray(self.features[arm_indices(arms, self.n_arms)])
 
     def blocks(self, bytes_per_arm: int, first: int = 0) -> Iterator[tuple[slice, NDArray[Any]]]:
-        """Walk over the pool from arm `first` on, in slices whose temporaries fit `max_memory`.
+        """Iterate over the pool from arm `first` on, in slices whose temporary arrays fit `max_memory`.
 
-        An arm takes `bytes_per_arm` and, in a kernel that scales them, two copies of its features.
+        An arm takes `bytes_per_arm` and, in a kernel that scales the features, two copies of them.
         """
         bytes_per_arm += 16 * self.n_features
         rows = max(1, min(_MAX_BLOCK_ROWS, self.max_memory // bytes_per_arm))
@@ -157,21 +157,21 @@ class Pool:
             yield slice(first + start, first + start + len(block)), block
 
     def first(self, n_arms: int) -> Pool:
-        """A pool of the first arms alone."""
+        """A pool of the first `n_arms` arms."""
         ids = None if self._ids is None else self._ids[:n_arms]
         return Pool(self.features[:n_arms], ids, names=self.names, max_memory=self.max_memory)
 
     def extended(self, features: Any, ids: Sequence[Hashable] | NDArray[Any] | str | None = None) -> Pool:
-        """A new pool with more arms behind the present ones; indices so far keep their meaning."""
+        """A new pool with further arms after the present ones, whose indices do not change."""
         if is_frame(features):
             features, column_ids, names = from_frame(features, ids if isinstance(ids, str) else None)
             ids = column_ids if isinstance(ids, str) else ids
             if self.names is not None and names != self.names:
                 raise InvalidFeaturesError(
-                    f"new arms have columns {shown(names)}, the pool {shown(self.names)}"
+                    f"the new arms have columns {shown(names)}, the pool has {shown(self.names)}"
                 )
         if (ids is None) != (self._ids is None):
-            raise InvalidIdError("new arms need ids exactly when the pool has ids")
+            raise InvalidIdError("new arms must have ids if and only if the pool has ids")
         joined = np.concatenate([self.features, _fitting(features, self.features)])
         if ids is not None:
             ids = [*self.ids, *_checked_ids(ids, len(joined) - self.n_arms)]
@@ -217,36 +217,36 @@ class Pool:
 
 
 def _fitting(features: Any, present: NDArray[Any]) -> NDArray[Any]:
-    """New arms' features as the pool holds its own: same shape, same type, no value changed by the cast."""
+    """The features of new arms with the shape and type of the pool; no value may change by the cast."""
     if present.dtype == object and present.ndim == 1:
-        as_features(features)  # refuses what is no sequence, and an empty one
+        as_features(features)  # refuses anything that is not a non-empty sequence
         return as_objects(features)
-    more = as_features(features)
-    if more.shape[1:] != present.shape[1:]:
+    added = as_features(features)
+    if added.shape[1:] != present.shape[1:]:
         raise InvalidFeaturesError(
-            f"new arms have shape {more.shape[1:]} each, the arms of the pool {present.shape[1:]}"
+            f"new arms have shape {added.shape[1:]} each, the arms of the pool have {present.shape[1:]}"
         )
-    kinds = {more.dtype.kind, present.dtype.kind}
+    kinds = {added.dtype.kind, present.dtype.kind}
     if kinds == {"U"} or kinds == {"S"}:
-        return more
-    bits_for_bytes = more.dtype == np.dtype(bool) and present.dtype == np.dtype(np.uint8)  # packed or not?
+        return added
+    bits_for_bytes = added.dtype == np.dtype(bool) and present.dtype == np.dtype(np.uint8)  # packed or not
     if present.dtype != object and (kinds & set("US") or bits_for_bytes):
-        raise InvalidFeaturesError(f"new arms hold {more.dtype}, the arms of the pool {present.dtype}")
+        raise InvalidFeaturesError(f"new arms hold {added.dtype}, the arms of the pool hold {present.dtype}")
     with np.errstate(all="ignore"):
-        cast = more.astype(present.dtype)
-        changed = ~np.isfinite(cast) if present.dtype.kind == "f" else cast != more
-    too_large = inexact_integer(more) if present.dtype.kind == "f" else None
+        cast = added.astype(present.dtype)
+        changed = ~np.isfinite(cast) if present.dtype.kind == "f" else cast != added
+    too_large = inexact_integer(added) if present.dtype.kind == "f" else None
     if too_large is not None:
-        raise InvalidFeaturesError(f"feature {too_large} of a new arm is too large to be held as a float")
+        raise InvalidFeaturesError(f"feature {too_large} of a new arm is too large for a float")
     if present.dtype != object and changed.any():
         raise InvalidFeaturesError(
-            f"feature {more[changed][0]} of a new arm does not fit the pool's {present.dtype}"
+            f"feature {added[changed][0]} of a new arm does not fit the type {present.dtype} of the pool"
         )
     return cast
 
 
 def _hash_object(sha: Any, item: Any) -> None:
-    """Feed an object to the digest by its contents; `repr` of an array would leave digits out."""
+    """Add the contents of an object to the digest; `repr` of an array would omit digits."""
     if isinstance(item, np.ndarray) and item.dtype != object:
         sha.update(f"array {item.dtype.str}{item.shape}".encode() + np.ascontiguousarray(item).tobytes())
     elif isinstance(item, list | tuple | np.ndarray):
@@ -257,11 +257,11 @@ def _hash_object(sha: Any, item: Any) -> None:
         sha.update(f"dict {len(item)}".encode())
         for part in item.items():
             _hash_object(sha, part)
-    elif isinstance(item, set | frozenset):  # their order changes from one process to the next
+    elif isinstance(item, set | frozenset):  # their order differs between processes
         _hash_object(sha, sorted(map(repr, item)))
     elif _ADDRESS.search(text := repr(item)):
         kind = type(item).__name__
-        raise InvalidFeaturesError(f"a pool of {kind} objects has no digest until {kind} defines __repr__")
+        raise InvalidFeaturesError(f"a pool of {kind} objects has no digest unless {kind} defines __repr__")
     else:
         sha.update(f"{type(item).__name__} {text}\x1f".encode())
 
@@ -276,9 +276,9 @@ def _checked_names(names: Sequence[str], n_features: int) -> list[str]:
 
 def _checked_ids(ids: Sequence[Hashable] | NDArray[Any] | str, n_arms: int) -> list[Hashable]:
     if isinstance(ids, str):
-        raise InvalidIdError(f"ids={ids!r} names a column, which only a data frame has")
+        raise InvalidIdError(f"ids={ids!r} names a column, but only a data frame has named columns")
     try:
-        if isinstance(ids, bytes | set | frozenset | Mapping):  # bytes hold numbers, sets have no order
+        if isinstance(ids, bytes | set | frozenset | Mapping):  # bytes are numbers, sets have no order
             raise TypeError
         values = [_plain_id(value) for value in ids]
     except TypeError:
@@ -299,5 +299,5 @@ def _checked_ids(ids: Sequence[Hashable] | NDArray[Any] | str, n_arms: int) -> l
 
 
 def _plain_id(value: Any) -> Any:
-    """Python's own number or string for numpy's: equal ids then also print and hash alike."""
+    """The Python number or string for a numpy scalar, so that equal ids also print and hash the same."""
     return value.item() if isinstance(value, np.generic) and value.dtype.kind not in "mM" else value

@@ -23,7 +23,7 @@ from manyarms.pool.arrays import joined_columns
 
 @dataclass(frozen=True)
 class Table:
-    """What a file says about the arms: features, and ids and feature names where it has them."""
+    """The contents of a file: features, and ids and feature names if it has them."""
 
     features: NDArray[Any]
     ids: Sequence[Any] | NDArray[Any] | None
@@ -31,11 +31,11 @@ class Table:
 
 
 def read_table(path: str | Path, id: str | None = None, features: Sequence[str] | str | None = None) -> Table:
-    """Read `path` by its ending: .csv, .csv.gz, .tsv, .parquet, .npy or .npz.
+    """Read a file in the format of its extension: .csv, .csv.gz, .tsv, .tsv.gz, .parquet, .npy or .npz.
 
-    In a table `id` names the id column and `features` the feature columns (default: all others). In an
-    npz they name arrays (default: `features`, or the only array there is). An npy file is the features,
-    memory-mapped.
+    In a table `id` names the id column and `features` the feature columns (default: all others). In an npz
+    file they name arrays (default: `features`, or the only array in the file). An npy file holds the features
+    and is memory-mapped.
     """
     try:
         path = Path(path)
@@ -49,8 +49,8 @@ def read_table(path: str | Path, id: str | None = None, features: Sequence[str] 
             raise TableError(f"{path}: {'a directory, not a file' if path.is_dir() else 'no such file'}")
     except OSError as problem:  # a name longer than the file system allows
         raise TableError(f"{shown(str(path))}: {problem.strerror}") from None
-    endings = [ending.lower() for ending in path.suffixes]
-    kind = "".join(endings[-2:]) if endings[-1:] == [".gz"] else "".join(endings[-1:])
+    extensions = [extension.lower() for extension in path.suffixes]
+    kind = "".join(extensions[-2:]) if extensions[-1:] == [".gz"] else "".join(extensions[-1:])
     if kind in (".csv", ".tsv", ".csv.gz", ".tsv.gz"):
         return _read_csv(path, id, wanted, "\t" if kind.startswith(".tsv") else ",")
     if kind in (".parquet", ".pq"):
@@ -60,12 +60,12 @@ def read_table(path: str | Path, id: str | None = None, features: Sequence[str] 
     if kind == ".npz":
         return _read_npz(path, id, wanted)
     raise TableError(
-        f"{path}: cannot tell its format; known endings are .csv, .csv.gz, .tsv, .parquet, .npy, .npz"
+        f"{path}: unknown format; known extensions are .csv, .csv.gz, .tsv, .tsv.gz, .parquet, .npy, .npz"
     )
 
 
 def _columns(path: Path, present: list[str], id: str | None, features: list[str] | None) -> list[str]:
-    """The feature columns to read, all of them (and the id) known to be there."""
+    """The feature columns to read; they and the id column are checked to exist."""
     wanted = [name for name in present if name != id] if features is None else features
     missing = [name for name in ([id] if id is not None else []) + wanted if name not in present]
     if missing:
@@ -76,8 +76,8 @@ def _columns(path: Path, present: list[str], id: str | None, features: list[str]
             raise TableError(f"{path}: column {repeated!r} appears more than once {where}")
     if not wanted:
         raise TableError(f"{path}: no feature column")
-    if features is None and not all(wanted):  # often row numbers that were saved along
-        raise TableError(f"{path}: column {present.index('')} has no name; say which columns are features")
+    if features is None and not all(wanted):  # often row numbers that were saved with the data
+        raise TableError(f"{path}: column {present.index('')} has no name; state which columns are features")
     return wanted
 
 
@@ -99,51 +99,51 @@ def _read_csv(path: Path, id: str | None, features: list[str] | None, delimiter:
                     f"{path}: {'the file is empty' if header is None else 'the first line is empty'}"
                 )
             names = _columns(path, header, id, features)
-            places = [header.index(name) for name in names]
-            id_place = header.index(id) if id is not None else -1
+            positions = [header.index(name) for name in names]
+            id_position = header.index(id) if id is not None else -1
             for row in rows:
                 if not row:
                     continue
                 where = f"{path}: row {n_rows} (line {rows.line_num})"
                 if len(row) != len(header):
                     raise TableError(f"{where} has {len(row)} cells, the header has {len(header)}")
-                values.extend(_numbers(where, row, places, names))
-                if id_place >= 0:
-                    if not row[id_place]:
+                values.extend(_numbers(where, row, positions, names))
+                if id_position >= 0:
+                    if not row[id_position]:
                         raise TableError(f"{where}, column {id!r}: the id is empty")
-                    ids.append(row[id_place])
+                    ids.append(row[id_position])
                 n_rows += 1
     except (UnicodeDecodeError, csv.Error, zlib.error, EOFError, OSError) as problem:
         raise TableError(f"{path}: not a readable text table: {problem}") from None
     if not n_rows:
-        raise TableError(f"{path}: a header but no rows")
+        raise TableError(f"{path}: the file has a header but no rows")
     return Table(np.array(values).reshape(n_rows, len(names)), ids if id is not None else None, names)
 
 
-def _numbers(where: str, row: list[str], places: list[int], names: list[str]) -> list[float]:
+def _numbers(where: str, row: list[str], positions: list[int], names: list[str]) -> list[float]:
     try:
-        numbers = [float(row[place]) for place in places]
+        numbers = [float(row[position]) for position in positions]
     except ValueError:
         numbers = [math.nan]
-    if all(map(math.isfinite, numbers)) and not any("_" in row[place] for place in places):
+    if all(map(math.isfinite, numbers)) and not any("_" in row[position] for position in positions):
         return numbers
     name, (kind, problem) = next(
         (name, found)
-        for place, name in zip(places, names, strict=True)
-        if (found := _problem(row[place])) is not None
+        for position, name in zip(positions, names, strict=True)
+        if (found := _problem(row[position])) is not None
     )
     raise kind(f"{where}, column {name!r}: {problem}")
 
 
 def _problem(cell: str) -> tuple[type[TableError], str] | None:
-    """Why a cell cannot be a feature, and the error that says so."""
+    """The error for a cell that cannot be a feature, and its message; None for a valid cell."""
     if not cell.strip():
         return TableError, "the cell is empty"
     try:
         finite = math.isfinite(float(cell))
     except ValueError:
         return TextColumnError, f"{shown(cell)} is not a number"
-    if "_" in cell:  # Python reads 1_000 as a number; in a table it is more likely a name
+    if "_" in cell:  # Python reads 1_000 as a number, but in a table it is more likely a name
         return TextColumnError, f"{shown(cell)} is not a number"
     return None if finite else (TableError, f"{shown(cell)} is not a finite number")
 
@@ -193,16 +193,16 @@ def _read_npy(path: Path, id: str | None, features: list[str] | None) -> Table:
     if id is not None or features is not None:
         raise TableError(f"{path}: an npy file holds one unnamed array; leave out id and features")
     try:
-        with open(path, "rb") as stream:  # checked first: numpy would open a zip under this name as well
+        with open(path, "rb") as stream:  # checked first: numpy would also open a zip file with this name
             np.lib.format.read_magic(stream)
         return Table(np.load(path, mmap_mode="r", allow_pickle=False), None, None)
-    except Exception as problem:  # a damaged header makes numpy raise whatever its parser raises
+    except Exception as problem:  # for a damaged header numpy raises many kinds of errors
         raise TableError(f"{path}: not a readable npy file: {problem}") from None
 
 
 def _read_npz(path: Path, id: str | None, features: list[str] | None) -> Table:
-    if not zipfile.is_zipfile(path):  # numpy would try it as npy, and as a pickle
-        raise TableError(f"{path}: not a readable npz file: it is no zip archive, or it is cut short")
+    if not zipfile.is_zipfile(path):  # numpy would try to read it as npy, and as a pickle
+        raise TableError(f"{path}: not a readable npz file: it is not a zip archive, or it is truncated")
     try:
         with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as archive:
             present = list(archive.files)
@@ -210,12 +210,12 @@ def _read_npz(path: Path, id: str | None, features: list[str] | None) -> Table:
             default = ["features"] if "features" in others else others
             wanted = features if features is not None else default
             if len(wanted) != 1:
-                raise TableError(f"{path}: say which array holds the features; the file has {present}")
+                raise TableError(f"{path}: state which array holds the features; the file has {present}")
             missing = [name for name in (*wanted, *([id] if id is not None else [])) if name not in present]
             if missing:
                 raise TableError(f"{path}: no array {missing[0]!r}; the file has {present}")
             return Table(archive[wanted[0]], archive[id] if id is not None else None, None)
     except TableError:
         raise
-    except Exception as problem:  # zipfile, zlib and numpy each raise their own kinds for a damaged archive
+    except Exception as problem:  # zipfile, zlib and numpy each raise their own errors for a damaged archive
         raise TableError(f"{path}: not a readable npz file: {problem}") from None

@@ -56,10 +56,8 @@ def reproduce(
     progress: Progress | None = None,
 ) -> ReproductionReport:
     """Run the jobs that have no stored result of the same settings, then draw and summarise all results."""
-    started, origin = (
-        time.perf_counter(),
-        provenance(),
-    )  # now, because the checkout may change during a long run
+    started = time.perf_counter()
+    origin = provenance()  # at the start, because the checkout may change during a long run
     n_workers = (os.cpu_count() or 1) if workers is None else count("workers", workers)
     jobs = planned_jobs(experiment, mode, data_home)
     raw = RawFolder(out or Path("reproduction") / experiment.name, experiment.name)

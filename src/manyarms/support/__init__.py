@@ -1,1 +1,1 @@
-"""What every room needs and none owns: input checks, linear algebra, random streams, growing arrays."""
+"""Shared helpers: input checks, linear algebra, random streams, growing arrays."""

@@ -1,8 +1,8 @@
-"""The stored columns of z over the whole pool, and the one fast pass over them.
+"""The stored columns of z over the whole pool, and one fast pass over them.
 
-Each column lies in one piece, so a new one is written, and all are read, straight through memory. They are
+Each column is contiguous, so writing a new one and reading all of them are sequential in memory. They are
 kept in panels of `_PANEL` columns. A new panel is added when the last one is full, so nothing is ever copied
-or held twice: at a million arms the columns are all the memory there is.
+or held twice: with a million arms the columns take nearly all the memory.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from manyarms.support.validation import Floats
 
-_PANEL = 128  # columns; what is stored in single precision is summed in it over so many, then in double
-_CACHE_BYTES = 1 << 22  # of a panel, worked on together when several forms are wanted
-_FEW_FORMS = 6  # up to here repeated matrix–vector products on a cached block beat a matrix product
+_PANEL = 128  # columns; sums over a panel are in the storage precision, sums over panels in double
+_CACHE_BYTES = 1 << 22  # of a panel, processed together when several linear forms are computed
+_FEW_FORMS = 6  # up to this many forms, matrix–vector products on a cached block beat a matrix product
 
 
 class Columns:
     """z of every arm: a matrix with a fixed number of rows that grows to the right.
 
-    Readers say how many columns they mean. Writers only write behind the columns in use, so whoever
-    holds an earlier number of columns still reads what it read before, and an abandoned write is harmless.
+    Readers state how many columns they use. Writers only write to the right of the columns in use, so a
+    reader with an earlier number of columns still reads the same values, and an abandoned write is harmless.
     """
 
     def __init__(self, rows: int, dtype: DTypeLike = np.float64, columns: int = 0) -> None:
@@ -34,16 +34,16 @@ class Columns:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, spare room included."""
+        """Bytes allocated, including spare capacity."""
         return sum(panel.nbytes for panel in self._panels)
 
     def reserve(self, columns: int) -> None:
-        """Make room for so many columns in all; room that is not written to takes no memory yet."""
+        """Allocate room for `columns` columns in total; pages that were never written take no memory yet."""
         while len(self._panels) * _PANEL < columns:
             self._panels.append(np.empty((_PANEL, self.n_rows), dtype=self.dtype))
 
     def write(self, row: slice, first: int, values: NDArray[Any]) -> None:
-        """Store `values` (rows × columns) from column `first` on; the room must have been reserved."""
+        """Store `values` (rows × columns) starting at column `first`; the room must have been reserved."""
         for start, begin, stop, panel in self._parts(first, first + values.shape[1]):
             panel[begin - start : stop - start, row] = values[:, begin - first : stop - first].T
 
@@ -73,8 +73,8 @@ class Columns:
     def product(self, forms: Floats, row: slice) -> Floats:
         """Σ_j data[i, j] · forms[j, r] for the rows in `row`: an array of r × rows, in one pass over memory.
 
-        A matrix product with very few columns spends its time packing. Here each block of rows is
-        brought into cache once and multiplied by one vector after the other. Panels are summed in double
+        A matrix product with very few columns spends its time packing. Here each block of rows is loaded into
+        the cache once and multiplied by one vector after the other. Panels are summed in double
         precision.
         """
         columns, n_forms = forms.shape
@@ -89,7 +89,7 @@ class Columns:
         return np.zeros((n_forms, len(range(*row.indices(self.n_rows))))) if total is None else total
 
     def _parts(self, first: int, last: int) -> Iterator[tuple[int, int, int, NDArray[Any]]]:
-        """(the panel's first column, begin, end, panel) of the panels that hold columns `first` to `last`."""
+        """(first column of the panel, begin, end, panel) for the panels with columns `first` to `last`."""
         for place in range(first // _PANEL, -(-last // _PANEL)):
             start = place * _PANEL
             yield start, max(start, first), min(start + _PANEL, last), self._panels[place]

@@ -1,4 +1,4 @@
-"""Frozen dataclasses that normalise their fields while they are made."""
+"""Frozen dataclasses that normalise their fields during construction."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from typing import Any
 
 
 def replace_field(instance: Any, name: str, value: Any) -> None:
-    """Store a checked value in a frozen dataclass while it is being made."""
+    """Store a checked value in a frozen dataclass during its construction."""
     assert dataclasses.is_dataclass(instance)
     object.__setattr__(instance, name, value)

@@ -1,4 +1,4 @@
-"""A matrix that grows to the right and downwards."""
+"""A matrix that can grow in both directions."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-_GROWTH = 1.25  # capacity is raised by this factor: few copies, and rows stay dense enough for the cache
+_GROWTH = 1.25  # factor of a capacity increase: few copies, and rows stay dense enough for the cache
 
 
 class GrowingMatrix:
-    """Rows × columns with spare room. Readers say which corner they mean, so a corner never changes.
+    """Rows × columns with spare capacity. Readers state the size of the upper-left corner they use.
 
-    Writers only ever write outside the corner in use; whoever holds an earlier (rows, columns) corner
-    still reads what it read before. That makes a failed or abandoned write harmless.
+    Writers only write outside the corner in use, so a reader with an earlier (rows, columns) corner still
+    reads the same values. A failed or abandoned write is therefore harmless.
     """
 
     def __init__(self, rows: int, columns: int = 0, dtype: DTypeLike = np.float64) -> None:
@@ -22,7 +22,7 @@ class GrowingMatrix:
 
     @classmethod
     def holding(cls, values: NDArray[Any]) -> GrowingMatrix:
-        """A matrix with these contents and no spare room yet."""
+        """A matrix with these contents and no spare capacity."""
         matrix = cls(values.shape[0], values.shape[1], values.dtype)
         matrix.write(slice(None), slice(None), values)
         return matrix
@@ -34,11 +34,11 @@ class GrowingMatrix:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, spare room included."""
+        """Bytes allocated, including spare capacity."""
         return self._data.nbytes
 
     def reserve(self, rows: int, columns: int) -> None:
-        """Make room for a corner of this size, keeping what is there."""
+        """Ensure capacity for a corner of this size; the contents are kept."""
         have_rows, have_columns = self._data.shape
         if rows <= have_rows and columns <= have_columns:
             return
@@ -51,7 +51,7 @@ class GrowingMatrix:
         self._data = larger
 
     def write(self, row: slice, column: slice, values: ArrayLike) -> None:
-        """Store a block; the room must have been reserved."""
+        """Store a block; the capacity must have been reserved."""
         self._data[row, column] = values
 
     def corner(self, rows: int, columns: int) -> NDArray[Any]:

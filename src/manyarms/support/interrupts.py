@@ -1,4 +1,4 @@
-"""Ctrl-C at safe moments: while a run's state changes, the interrupt waits."""
+"""Defer Ctrl-C to safe moments: while the state of a run changes, the interrupt waits."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-_HELD_BACK = (signal.SIGINT, signal.SIGTERM)
+_DEFERRED = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
 def deferred_interrupts() -> Iterator[None]:
-    """Hold SIGINT and SIGTERM back until the block is left, then let them have their usual effect.
+    """Defer SIGINT and SIGTERM until the block is left, then handle them as usual.
 
-    Only those that a Python function answers, as it does SIGINT (KeyboardInterrupt) unless told otherwise;
-    a signal that ends the process at once, or is ignored, stays so. In other threads: no effect.
+    Only signals with a Python handler are deferred, as SIGINT has by default (KeyboardInterrupt); a signal
+    that ends the process at once or is ignored keeps doing so. No effect outside the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     arrived: list[int] = []
 
-    def remember(number: int, frame: FrameType | None) -> None:
+    def record(number: int, frame: FrameType | None) -> None:
         arrived.append(number)
 
-    usual = {number: handler for number in _HELD_BACK if callable(handler := signal.getsignal(number))}
-    for number in usual:
-        signal.signal(number, remember)
+    handlers = {number: handler for number in _DEFERRED if callable(handler := signal.getsignal(number))}
+    for number in handlers:
+        signal.signal(number, record)
     try:
         yield
     finally:
-        for number, handler in usual.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
-    for late in arrived:
-        signal.raise_signal(late)
+    for deferred in arrived:
+        signal.raise_signal(deferred)

@@ -1,6 +1,6 @@
-"""The few dense factorisations everything rests on, in one place.
+"""The dense factorisations used by the whole package.
 
-SciPy's LAPACK wrappers are imported at the first call: they take longer to import than all the rest.
+SciPy's LAPACK wrappers are imported at the first call: they take longer to import than everything else.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def _lapack() -> Any:
 
 def forward(factor: Floats, right: Floats) -> Floats:
     """Solve L Y = R for a lower triangular L."""
-    if len(factor) == 1:  # the usual case of a step; a LAPACK call would cost more than the work
+    if len(factor) == 1:  # the usual case; a LAPACK call would cost more than the division
         return np.asarray(right / factor[0, 0])
     if not len(factor):
         return np.empty_like(right)
@@ -55,7 +55,7 @@ def inverse_positive_definite(matrix: Floats) -> Floats:
 
 
 def pivoted_cholesky(matrix: Floats, tolerance: float) -> tuple[Floats, Ints]:
-    """Lower factor and order of the rows, stopped once every remaining pivot is at most `tolerance`."""
+    """Lower factor and row order, truncated when every remaining pivot is at most `tolerance`."""
     packed, pivots, rank, _ = _lapack().dpstrf(matrix, tol=tolerance, lower=1)
     return np.tril(packed[:rank, :rank]), np.asarray(pivots[:rank] - 1, dtype=np.int64)
 

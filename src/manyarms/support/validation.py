@@ -1,4 +1,4 @@
-"""Checks made once, at the border, so that the numerical code inside can trust its inputs."""
+"""Input checks, made once where data enter, so that the numerical code can rely on them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Ints = NDArray[np.int64]
 
 
 def _number(name: str, value: Any, fits: Callable[[float], bool], rule: str) -> float:
-    """`value` as a float when it is a finite number that `fits`."""
-    if isinstance(value, bool | np.bool_ | str | bytes | np.complexfloating):  # float() would take these
+    """`value` as a float, if it is a finite number for which `fits` is true."""
+    if isinstance(value, bool | np.bool_ | str | bytes | np.complexfloating):  # float() would accept these
         raise InvalidParameterError(name, value, rule)
     try:
         number = float(value)
@@ -52,7 +52,7 @@ def probability(name: str, value: Any) -> float:
 
 
 def share(name: str, value: Any) -> float:
-    """A number between zero and one, both allowed."""
+    """A number between zero and one, inclusive."""
     return _number(name, value, lambda x: 0 <= x <= 1, "between 0 and 1")
 
 
@@ -71,8 +71,8 @@ def count(name: str, value: Any, minimum: int = 1) -> int:
 
 
 def masked_entries(values: Any) -> NDArray[np.bool_] | None:
-    """Which entries of a numpy masked array are masked, or None when none is (or it is no masked array)."""
-    masked = sys.modules.get("numpy.ma")  # not imported: then nobody can have made a masked array
+    """The mask of a numpy masked array, or None if nothing is masked or it is not a masked array."""
+    masked = sys.modules.get("numpy.ma")  # not imported: then no masked array can exist
     if masked is None or not isinstance(values, masked.MaskedArray):
         return None
     mask = np.asarray(masked.getmaskarray(values))
@@ -80,7 +80,7 @@ def masked_entries(values: Any) -> NDArray[np.bool_] | None:
 
 
 def inexact_integer(array: NDArray[Any]) -> int | None:
-    """An entry of an integer array beyond ±2⁵³, where a float64 skips integers; None when there is none."""
+    """An entry of an integer array beyond ±2⁵³, where float64 cannot hold every integer, or None."""
     if array.dtype.kind not in "iu" or array.dtype.itemsize < 8 or not array.size:
         return None
     extreme = int(array.max())
@@ -95,13 +95,13 @@ def is_missing(value: Any) -> bool:
         return True
     if isinstance(value, np.datetime64 | np.timedelta64):
         return bool(np.isnat(value))
-    if isinstance(value, Decimal):  # math.isnan would stumble over a signalling NaN
+    if isinstance(value, Decimal):  # math.isnan raises on a signalling NaN
         return value.is_nan()
     return isinstance(value, float | np.floating) and math.isnan(value)
 
 
 def as_array(name: str, values: Any) -> NDArray[Any]:
-    """`values` as an array; lists of unequal lengths are refused."""
+    """`values` as an array; nested lists of unequal lengths are refused."""
     try:
         return np.asarray(values)
     except ValueError:
@@ -127,10 +127,10 @@ def arm_indices(arms: ArrayLike, n_arms: int) -> Ints:
 
 
 def arm_index(arm: Any, n_arms: int) -> int:
-    """One arm's index, checked."""
+    """The index of one arm, checked."""
     indices = arm_indices(arm, n_arms)
     if np.ndim(arm) != 0:
-        raise UnknownArmError(f"one arm's index is needed, got {shown(arm)}")
+        raise UnknownArmError(f"the index of one arm is needed, got {shown(arm)}")
     return int(indices[0])
 
 
@@ -138,9 +138,9 @@ def finite_rewards(rewards: ArrayLike, expected: int) -> Floats:
     """`rewards` as a vector of `expected` finite floats."""
     try:
         given = np.asarray(rewards)
-        if given.dtype.kind not in "biufO":  # numpy would read numbers out of strings and dates
+        if given.dtype.kind not in "biufO":  # numpy would convert strings and dates to numbers
             raise TypeError
-        if given.dtype == np.float64:  # the usual step
+        if given.dtype == np.float64:  # the usual case
             array = np.atleast_1d(given.copy())
         else:
             with np.errstate(over="ignore"):

@@ -1,5 +1,6 @@
 """Test suites that third-party parts can inherit."""
 
 from manyarms.testing.kernel_contract import KernelContract
+from manyarms.testing.store_contract import CampaignStoreContract
 
-__all__ = ["KernelContract"]
+__all__ = ["CampaignStoreContract", "KernelContract"]

@@ -1,10 +1,10 @@
-"""What every kernel must satisfy, as a test class to inherit.
+"""The properties every kernel must have, as a test class to inherit.
 
     class TestMyKernel(KernelContract):
         def kernel(self): return MyKernel()
         def features(self, rng, n): return rng.normal(size=(n, 3))
 
-Run it with pytest; nothing here imports pytest.
+Run it with pytest; this module does not import pytest.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from manyarms.kernels import KernelLike
 
 
 class KernelContract:
-    """Symmetric, positive semi-definite, diagonal and blocks agree, inputs untouched, float64 out."""
+    """Symmetric, positive semi-definite, consistent diagonal and blocks, inputs unchanged, float64 output."""
 
     seeds = (0, 1, 2)
     n = 40
 
     def kernel(self) -> KernelLike:
         """The kernel under test."""
-        raise NotImplementedError("a contract test returns its kernel here")
+        raise NotImplementedError("override kernel() to return the kernel under test")
 
     def features(self, rng: np.random.Generator, n: int) -> Any:
-        """n arms' features, as the kernel expects them."""
-        raise NotImplementedError("a contract test returns n arms' features here")
+        """The features of n arms, as the kernel expects them."""
+        raise NotImplementedError("override features() to return the features of n arms")
 
     def _cases(self) -> list[tuple[Any, Any]]:
         return [
@@ -55,7 +55,7 @@ class KernelContract:
             )
 
     def test_positive_semi_definite(self) -> None:
-        """No eigenvalue of a Gram matrix is negative beyond rounding."""
+        """No eigenvalue of a Gram matrix is negative beyond rounding error."""
         for X, _ in self._cases():
             values = np.linalg.eigvalsh(self.kernel().matrix(X, X))
             assert values[0] >= -1e-10 * max(values[-1], 1e-300), values[0]
@@ -68,7 +68,7 @@ class KernelContract:
             np.testing.assert_allclose(d, np.diag(self.kernel().matrix(X, X)), rtol=1e-10, atol=1e-13)
 
     def test_blocks_agree(self) -> None:
-        """Any sub-block equals the corresponding part of the whole: passes over a pool go by blocks."""
+        """Every block equals the same part of the full matrix, since passes over a pool go block by block."""
         for X, Y in self._cases():
             whole = self.kernel().matrix(X, Y)
             for i in (slice(0, 1), slice(3, 17), slice(17, self.n)):
@@ -78,13 +78,13 @@ class KernelContract:
                     )
 
     def test_no_arms(self) -> None:
-        """An empty X or Y gives an empty matrix: before the first pull there is nothing to compare with."""
+        """An empty X or Y gives an empty matrix, as before the first pull."""
         for X, Y in self._cases():
             assert self.kernel().matrix(X, Y[:0]).shape == (self.n, 0)
             assert self.kernel().matrix(X[:0], Y).shape == (0, 7)
 
     def test_inputs_untouched(self) -> None:
-        """Neither argument is written to."""
+        """Neither argument is modified."""
         for X, Y in self._cases():
             X_before, Y_before = copy.deepcopy(X), copy.deepcopy(Y)
             self.kernel().matrix(X, Y)
@@ -93,7 +93,7 @@ class KernelContract:
             assert _same(Y, Y_before)
 
     def test_read_only_inputs(self) -> None:
-        """A pool's features are read-only arrays."""
+        """Read-only arrays are accepted: the features of a pool are read-only."""
         for X, Y in self._cases():
             for features in (X, Y):
                 if isinstance(features, np.ndarray):

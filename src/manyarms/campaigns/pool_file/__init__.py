@@ -1,1 +1,1 @@
-"""The user's own table of candidates, as a campaign refers to it."""
+"""The user's table of candidates: reading it, identifying it and computing fingerprints."""

@@ -1,4 +1,4 @@
-"""Files in, files out: columns of a table as text, a digest of its bytes, and writing all or nothing."""
+"""Read the columns of a table as text, compute the digest of a file, and write files atomically."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CHUNK = 1 << 20
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of the file's bytes, read in pieces."""
+    """The SHA-256 digest of the file, read in chunks."""
     try:
         with open(path, "rb") as stream:
             sha = hashlib.sha256()
@@ -31,27 +31,27 @@ def digest(path: Path) -> str:
 
 
 def is_text_table(path: Path) -> bool:
-    """Whether the file's ending says CSV or TSV."""
+    """Whether the name of the file ends as CSV or TSV, possibly compressed."""
     endings = [ending.lower() for ending in path.suffixes if ending.lower() != ".gz"]
     return endings[-1:] in ([".csv"], [".tsv"])
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether the file's ending says Parquet."""
+    """Whether the name of the file ends as Parquet."""
     return path.suffix.lower() in (".parquet", ".pq")
 
 
 def column_names(path: Path) -> list[str]:
-    """The columns of a CSV, TSV or Parquet file; none for arrays."""
+    """The column names of a CSV, TSV or Parquet file; empty for an array file."""
     if is_text_table(path):
         return next(_text_rows(path), [])
     return list(_parquet(path).schema_arrow.names) if is_parquet(path) else []
 
 
 def text_columns(path: Path, names: Sequence[str], rows: Sequence[int] | None = None) -> list[list[str]]:
-    """The cells of some columns as text, of all rows or of the rows named, in their order.
+    """The cells of some columns as text, for all rows or for the given rows in the given order.
 
-    Rows are counted as `manyarms.pool.tables` counts them: from 0, without the header and empty lines.
+    Rows are numbered as in `manyarms.pool.tables`: from 0, without the header and empty lines.
     """
     present = column_names(path)
     for name in names:
@@ -83,7 +83,7 @@ def _from_text(path: Path, names: Sequence[str], rows: Sequence[int] | None) -> 
 
 
 def _text_rows(path: Path) -> Iterator[list[str]]:
-    """The header, then every row that is not empty, each as long as the header."""
+    """The header and then every non-empty row, each as long as the header."""
     delimiter = "\t" if ".tsv" in [ending.lower() for ending in path.suffixes] else ","
     opened: Callable[..., Any] = gzip.open if path.suffix.lower() == ".gz" else open
     try:
@@ -98,7 +98,7 @@ def _text_rows(path: Path) -> Iterator[list[str]]:
                     raise TableError(f"{where} has {len(row)} cells, the header has {width}")
                 yield row
     except (UnicodeDecodeError, csv.Error, zlib.error, EOFError, OSError) as problem:
-        raise TableError(f"{path}: not a readable text table: {problem}") from None
+        raise TableError(f"{path}: not a readable CSV or TSV file: {problem}") from None
 
 
 def _parquet(path: Path) -> Any:
@@ -114,7 +114,7 @@ def _parquet(path: Path) -> Any:
 
 
 def _from_parquet(path: Path, names: Sequence[str], rows: Sequence[int] | None) -> list[list[str]]:
-    """Row groups that hold none of the wanted rows are not read."""
+    """Read only the row groups that contain a wanted row."""
     columns: list[list[str]] = [[] for _ in names]
     with _parquet(path) as file:
         first = 0
@@ -130,24 +130,24 @@ def _from_parquet(path: Path, names: Sequence[str], rows: Sequence[int] | None) 
     return columns
 
 
-def on_disk(stream: IO[Any]) -> None:
-    """Leave nothing in buffers, neither ours nor, for a file, the system's."""
+def flush_to_disk(stream: IO[Any]) -> None:
+    """Flush the stream and, for a regular file, the buffers of the operating system."""
     stream.flush()
-    if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):  # a pipe or a terminal cannot be synchronised
+    if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):  # fsync fails on a pipe or a terminal
         os.fsync(stream.fileno())
 
 
 @contextmanager
 def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
-    """Write a file beside its destination, moved there when the block ends well; else nothing is left."""
-    if path.exists() and not path.is_file():  # a folder, or a pipe that a file would take the place of
-        raise OutputError(f"{path}: cannot be written: not a plain file")
+    """Write a file atomically: it is written under another name and moved to `path` if the block succeeds."""
+    if path.exists() and not path.is_file():  # a folder or a pipe is not replaced by a file
+        raise OutputError(f"{path}: cannot be written: not a regular file")
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
     try:
         with open(partial, mode, **text) as stream:
             yield stream
-            on_disk(stream)
+            flush_to_disk(stream)
         os.replace(partial, path)
     except OSError as problem:
         partial.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""SMILES to Morgan fingerprints, packed eight bits to a byte, and kept beside the pool once computed."""
+"""Morgan fingerprints of SMILES strings, packed into bytes and cached next to the pool."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from manyarms.campaigns.pool_file.files import replacing
 from manyarms.errors import MissingExtraError, OutputError, TableError, shown
 
 RADIUS, BITS = 2, 1024
-Progress = Callable[[int, int], None]
+ProgressCallback = Callable[[int, int], None]
 _REPORT_EVERY = 500
 
 
@@ -24,21 +24,21 @@ def fingerprints(
     column: str,
     key: str,
     smiles: Callable[[], Sequence[str]],
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
     rows: int | None = None,
 ) -> NDArray[np.uint8]:
-    """Morgan fingerprints of a SMILES column, from the cache when this very file was seen before.
+    """Morgan fingerprints of a SMILES column, from the cache if it has them for this exact file.
 
-    `key` is the digest of the pool's file; `smiles` reads the column when it is needed; `rows`, where known,
-    is how many there must be.
+    `key` is the digest of the pool file, `smiles` reads the column if it is needed, and `rows` is the
+    expected number of rows, if known.
     """
     mark = hashlib.sha256(f"{key} {column}".encode()).hexdigest()[:16]
     name = f".{path.name}.morgan{RADIUS}-{BITS}.{mark}.npy"
     places = [path.parent / name, _cache_folder() / name]
     for place in places:
-        kept = _kept(place)
-        if kept is not None and rows in (None, len(kept)):
-            return kept
+        cached = _cached(place)
+        if cached is not None and rows in (None, len(cached)):
+            return cached
     computed = computed_fingerprints(path, column, smiles(), progress)
     for place in places:
         try:
@@ -46,15 +46,15 @@ def fingerprints(
             with replacing(place, "wb") as stream:
                 np.save(stream, computed, allow_pickle=False)
             break
-        except (OSError, OutputError):  # a folder that only lets itself be read
+        except (OSError, OutputError):  # the folder is read-only
             continue
     return computed
 
 
 def computed_fingerprints(
-    path: Path, column: str, smiles: Sequence[str], progress: Progress | None = None
+    path: Path, column: str, smiles: Sequence[str], progress: ProgressCallback | None = None
 ) -> NDArray[np.uint8]:
-    """One row of packed bits per molecule; a text that is no molecule is named with its row."""
+    """One row of packed bits per molecule; the error for an invalid SMILES string names its row."""
     try:
         from rdkit import Chem, rdBase
         from rdkit.Chem import rdFingerprintGenerator
@@ -80,10 +80,11 @@ def _cache_folder() -> Path:
     return (Path(home) if home else Path.home() / ".cache") / "manyarms"
 
 
-def _kept(place: Path) -> NDArray[np.uint8] | None:
-    """What is kept there; None when there is nothing, or when it is damaged and better computed anew."""
+def _cached(place: Path) -> NDArray[np.uint8] | None:
+    """The cached fingerprints; None if there are none or the file is damaged."""
     try:
-        kept: NDArray[np.uint8] = np.load(place, mmap_mode="r", allow_pickle=False)
+        cached: NDArray[np.uint8] = np.load(place, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError):
         return None
-    return kept if kept.dtype == np.uint8 and kept.ndim == 2 and kept.shape[1] == BITS // 8 else None
+    valid = cached.dtype == np.uint8 and cached.ndim == 2 and cached.shape[1] == BITS // 8
+    return cached if valid else None

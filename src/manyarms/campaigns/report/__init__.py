@@ -1,6 +1,6 @@
-"""A campaign as one self-contained web page: `render(Report(…))`."""
+"""The report of a campaign as one self-contained web page, made by `render(CampaignReport(…))`."""
 
 from manyarms.campaigns.report.page import render
-from manyarms.campaigns.report.values import BatchLine, Measurement, Report, TopRow
+from manyarms.campaigns.report.values import BatchLine, CampaignReport, Measurement, TopRow
 
-__all__ = ["BatchLine", "Measurement", "Report", "TopRow", "render"]
+__all__ = ["BatchLine", "CampaignReport", "Measurement", "TopRow", "render"]

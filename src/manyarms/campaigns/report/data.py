@@ -1,4 +1,4 @@
-"""What each chart shows, as plain numbers. Drawing is elsewhere."""
+"""The numbers behind each chart. `charts.py` draws them."""
 
 from __future__ import annotations
 
@@ -9,46 +9,46 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeVar
 
-from manyarms.campaigns.report.values import BatchLine, Measurement, Report
+from manyarms.campaigns.report.values import BatchLine, CampaignReport, Measurement
 
-MOST_POINTS = 1000  # dots in a chart
-MOST_STEPS = 400  # corners of a line
+MOST_POINTS = 1000  # dots per chart
+MOST_STEPS = 400  # steps per line
 MOST_BARS = 120
-MOST_REASONS = 6  # the palette has so many colours
+MOST_REASONS = 6  # number of colours in the palette
 
 T = TypeVar("T")
 Point = tuple[float, float]
 
 
 def thinned(items: Sequence[T], most: int) -> list[T]:
-    """At most so many items, evenly spaced, the first and the last among them."""
+    """At most `most` items, evenly spaced, including the first and the last."""
     if len(items) <= most:
         return list(items)
     return [items[round(place * (len(items) - 1) / (most - 1))] for place in range(most)]
 
 
 def usable(value: float | None) -> float | None:
-    """A number that can be drawn, or None."""
+    """The value if it is finite, otherwise None."""
     return None if value is None or not math.isfinite(value) else value
 
 
 def value_of(measurement: Measurement) -> float | None:
-    """What a trial gave; None when it failed."""
+    """The value of a trial; None if it failed."""
     return None if measurement.failed else usable(measurement.value)
 
 
 def values_of(measurements: Iterable[Measurement]) -> list[tuple[Measurement, float]]:
-    """The trials that worked, each with its value."""
+    """The successful trials, each with its value."""
     return [(m, value) for m in measurements if (value := value_of(m)) is not None]
 
 
 def beats(goal: str, value: float, other: float) -> bool:
-    """Whether a value is better than another."""
+    """Whether `value` is better than `other`."""
     return value > other if goal == "maximise" else value < other
 
 
-def improvements(report: Report) -> list[tuple[Measurement, float]]:
-    """The measurements that were the best so far when they came in."""
+def improvements(report: CampaignReport) -> list[tuple[Measurement, float]]:
+    """The measurements that were the best so far when they were recorded."""
     found: list[tuple[Measurement, float]] = []
     for measurement, value in values_of(report.measurements):
         if not found or beats(report.goal, value, found[-1][1]):
@@ -58,7 +58,7 @@ def improvements(report: Report) -> list[tuple[Measurement, float]]:
 
 @dataclass(frozen=True)
 class Interval:
-    """What the model held of its best candidate from one batch's asking to the next."""
+    """The model's interval for its best candidate, from one ask to the next."""
 
     batch: int
     start: float
@@ -69,8 +69,8 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Progress:
-    """Dots, the best so far, the model's intervals, failed trials (each thinned, with the whole count)."""
+class ProgressData:
+    """Dots, the best so far, the model's intervals and failed trials, each thinned and with a full count."""
 
     points: list[tuple[Measurement, float]]
     n_values: int
@@ -83,7 +83,7 @@ class Progress:
 
 
 def central(values: Iterable[float]) -> tuple[float, float] | None:
-    """The range of values, or of their central 98 % when a few strays would make the rest unreadable."""
+    """The range of the values, or of their central 98 % if a few outliers would hide the rest."""
     ordered = sorted(values)
     if not ordered:
         return None
@@ -93,31 +93,31 @@ def central(values: Iterable[float]) -> tuple[float, float] | None:
     return (low, high) if 0 < 10 * (high - low) < whole else (ordered[0], ordered[-1])
 
 
-def progress_data(report: Report) -> Progress:
-    """How the search went, against the number of measurements."""
+def progress_data(report: CampaignReport) -> ProgressData:
+    """The progress of the search against the number of measurements."""
     values = values_of(report.measurements)
     last = max((m.number for m in report.measurements), default=0)
     failed = [m.number for m in report.measurements if value_of(m) is None]
     best = [(float(m.number), value) for m, value in improvements(report)]
     end = max(1.03 * last, last + 1.0)
-    held = holdings(report)
-    return Progress(
+    held = best_intervals(report)
+    return ProgressData(
         thinned(values, MOST_POINTS), len(values), staircase(thinned(best, MOST_STEPS), last),
         intervals(thinned(held, MOST_STEPS), end), len(held), thinned(failed, MOST_STEPS), len(failed), end,
     )  # fmt: skip
 
 
 def staircase(points: list[Point], end: float) -> list[Point]:
-    """The corners of a line that keeps each value until the next point, and the last one to the end."""
+    """The corners of a step line that keeps each value until the next point, and the last one to `end`."""
     corners = points[:1]
     for before, after in pairwise(points):
         corners += [(after[0], before[1]), after]
     return [*corners, (end, corners[-1][1])] if corners else []
 
 
-def holdings(report: Report) -> list[Interval]:
-    """What the model held of its best candidate at each batch, an instant long."""
-    told = told_before(report)
+def best_intervals(report: CampaignReport) -> list[Interval]:
+    """The model's interval for its best candidate at each ask; `intervals` sets where each one ends."""
+    told = recorded_before(report)
     return [
         Interval(batch.number, told[batch.number], told[batch.number], mean, lower, upper)
         for batch in report.batches
@@ -128,15 +128,15 @@ def holdings(report: Report) -> list[Interval]:
 
 
 def intervals(held: list[Interval], end: float) -> list[Interval]:
-    """Each made to last until the next, the last one to the end."""
+    """Extend each interval to the start of the next, and the last one to `end`."""
     ends = [*[interval.start for interval in held], end][1:]
     return [replace(interval, end=until) for interval, until in zip(held, ends, strict=True)]
 
 
-def told_before(report: Report) -> dict[int, float]:
-    """How many measurements were in when each batch was asked, as far as its results show.
+def recorded_before(report: CampaignReport) -> dict[int, float]:
+    """The number of measurements recorded before each batch was asked for, as far as the results show it.
 
-    A batch was asked before its own first result, and before the batches after it were.
+    A batch was asked for before its own first result and before every later batch.
     """
     first: dict[int | None, int] = {}
     for m in report.measurements:
@@ -151,15 +151,15 @@ def told_before(report: Report) -> dict[int, float]:
 
 @dataclass(frozen=True)
 class Regret:
-    """Average regret after each measurement (corners of a line), and how often and how much in all."""
+    """The average regret after each measurement, the number of values, and the total regret."""
 
     average: list[Point]
     n_values: int
     total: float
 
 
-def regret_data(report: Report) -> Regret:
-    """How much the measurements fell short of the known optimum, on average up to each."""
+def regret_data(report: CampaignReport) -> Regret:
+    """The running average of the difference between the known optimum and the measurements."""
     assert report.optimum is not None
     sign = 1.0 if report.goal == "maximise" else -1.0
     average, line = 0.0, []
@@ -171,19 +171,19 @@ def regret_data(report: Report) -> Regret:
 
 @dataclass(frozen=True)
 class Bar:
-    """Some batches in a row: their first and last number, and averages over them."""
+    """Consecutive batches: the first and last number, and averages over them."""
 
     first: int
     last: int
     size: float
-    reasons: dict[str, float]  # the mean size, split by why batches ended
+    reasons: dict[str, float]  # the mean size, split by the reason why the batches ended
     dictionary_size: float
     seconds: float
 
 
 @dataclass(frozen=True)
 class Batches:
-    """Bars from the first batch to the last, so many batches to a bar; reasons with the commonest first."""
+    """Bars of `per_bar` batches each, and the reasons for ending with their counts, most frequent first."""
 
     bars: list[Bar]
     per_bar: int
@@ -191,7 +191,7 @@ class Batches:
 
 
 def batch_data(batches: list[BatchLine]) -> Batches:
-    """Sizes, reasons, dictionary and seconds per batch; averages of neighbours when there are many."""
+    """Size, reason, dictionary size and time of each batch, averaged over neighbours if there are many."""
     per_bar = max(1, math.ceil(len(batches) / MOST_BARS))
     counted = Counter(batch.ended_because for batch in batches).most_common()
     named = counted if len(counted) <= MOST_REASONS else counted[: MOST_REASONS - 1]
@@ -203,7 +203,7 @@ def batch_data(batches: list[BatchLine]) -> Batches:
 
 
 def bar_of(group: list[BatchLine], known: set[str]) -> Bar:
-    """Neighbouring batches in one bar."""
+    """One bar for consecutive batches."""
     split: Counter[str] = Counter()
     for batch in group:
         split[batch.ended_because if batch.ended_because in known else "other reasons"] += batch.size
@@ -215,14 +215,14 @@ def bar_of(group: list[BatchLine], known: set[str]) -> Bar:
 
 
 def average(values: Iterable[float]) -> float:
-    """The mean of what is a number; NaN when nothing is."""
+    """The mean of the finite values; NaN if there are none."""
     usable = [value for value in values if math.isfinite(value)]
     return sum(usable) / len(usable) if usable else math.nan
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Dots (measurement, predicted, measured); over all of them the typical error and the share inside."""
+    """Dots (measurement, predicted, measured), the root mean square error, and the interval coverage."""
 
     points: list[tuple[Measurement, float, float]]
     n_pairs: int
@@ -231,8 +231,8 @@ class Calibration:
     n_intervals: int
 
 
-def calibration_data(report: Report) -> Calibration:
-    """What was predicted against what was measured."""
+def calibration_data(report: CampaignReport) -> Calibration:
+    """Predicted against measured values."""
     pairs = [
         (m, predicted, value)
         for m, value in values_of(report.measurements)
@@ -251,15 +251,15 @@ def calibration_data(report: Report) -> Calibration:
 
 @dataclass(frozen=True)
 class Headline:
-    """One fact in large type, with a smaller note."""
+    """One figure in large type, with a smaller note."""
 
     name: str
     figure: float | None
     note: str = ""
 
 
-def headline_data(report: Report) -> list[Headline]:
-    """What a reader wants to know first."""
+def headline_data(report: CampaignReport) -> list[Headline]:
+    """The figures at the top of the page."""
     best = improvements(report)[-1:]
     failed = sum(value_of(m) is None for m in report.measurements)
     pulls = sum(batch.size for batch in report.batches)
@@ -271,6 +271,6 @@ def headline_data(report: Report) -> list[Headline]:
         *headlines,
         Headline("Measurements", len(report.measurements)),
         Headline("Failed", failed),
-        Headline("Batches", len(report.batches), f"{pulls:,} pulls asked for" if report.batches else ""),
-        Headline("Seconds of thinking", seconds),
+        Headline("Batches", len(report.batches), f"{pulls:,} tickets" if report.batches else ""),
+        Headline("Seconds of computing", seconds),
     ]

@@ -1,4 +1,4 @@
-"""SVG charts from simple marks. A chart is a value; it can be drawn at any size."""
+"""SVG charts composed of simple marks. A chart is a value that can be drawn at any size."""
 
 from __future__ import annotations
 
@@ -9,60 +9,60 @@ from typing import Protocol
 
 from manyarms.campaigns.report.data import Point
 from manyarms.campaigns.report.markup import Markup, join, tag
-from manyarms.campaigns.report.scales import Scale
+from manyarms.campaigns.report.scales import AxisScale
 
-LETTER = 6.9  # pixels that a character of a 12-pixel font takes at most, on average
+LETTER = 6.9  # upper bound on the average width of a character in a 12-pixel font, in pixels
 TOP, BOTTOM, RIGHT = 26.0, 46.0, 22.0
 
 
 @dataclass(frozen=True)
 class Area:
-    """The rectangle that data are drawn in, with what its edges stand for."""
+    """The plotting area with its two scales."""
 
-    x: Scale
-    y: Scale
+    x: AxisScale
+    y: AxisScale
     width: float
     height: float
 
     def place(self, point: Point) -> str | None:
-        """A point in pixels, or None where there is nothing to draw. Far outside is just outside."""
+        """The pixel position of a point; None if it is not finite. Distant points are moved closer."""
         across, up = self.x.share(point[0]), self.y.share(point[1])
         if not (math.isfinite(across) and math.isfinite(up)):
             return None
         return f"{self.width * within(across):.1f} {self.height * (1 - within(up)):.1f}"
 
     def places(self, points: Iterable[Point]) -> list[str]:
-        """The points that can be drawn."""
+        """The pixel positions of all finite points."""
         return [place for point in points if (place := self.place(point)) is not None]
 
 
 def within(share: float) -> float:
-    """Coordinates far outside the chart say nothing more than coordinates just outside it."""
+    """Limit a position to the surroundings of the chart; both are invisible."""
     return min(max(share, -2.0), 3.0)
 
 
 class Mark(Protocol):
-    """Something drawn in a chart; `style` is a class of the page's style sheet."""
+    """An element of a chart; its `style` is a class of the style sheet."""
 
     def draw(self, area: Area) -> Markup:
-        """As SVG."""
+        """The mark as SVG."""
 
 
 def hint(text: str) -> list[Markup]:
-    """A tooltip, where there is something to say."""
+    """A tooltip, if there is a text for it."""
     return [tag("title", text)] if text else []
 
 
 @dataclass(frozen=True)
 class Dots:
-    """Points with a tooltip each."""
+    """Points, each with a tooltip."""
 
     points: list[tuple[float, float, str]]
     style: str
     radius: float = 2.5
 
     def draw(self, area: Area) -> Markup:
-        """Circles."""
+        """One circle per point."""
         circles = []
         for x, y, text in self.points:
             if place := area.place((x, y)):
@@ -79,13 +79,13 @@ class Line:
     style: str
 
     def draw(self, area: Area) -> Markup:
-        """One path."""
+        """One path through all points."""
         places = area.places(self.points)
         return tag("path", d=f"M{'L'.join(places)}", class_=self.style) if places else Markup("")
 
 
 @dataclass(frozen=True)
-class Box:
+class Rectangle:
     """A rectangle between two values of each axis, with a tooltip."""
 
     left: float
@@ -96,7 +96,7 @@ class Box:
     text: str
 
     def draw(self, area: Area) -> Markup:
-        """A closed path, which unlike a rectangle may be given in any order of corners."""
+        """A closed path, which unlike an SVG rectangle accepts corners in any order."""
         corners = [
             (self.left, self.low),
             (self.left, self.high),
@@ -111,7 +111,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Rug:
-    """Short strokes on the lower edge."""
+    """Short strokes at the lower edge."""
 
     at: list[int]
     style: str
@@ -124,17 +124,17 @@ class Rug:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart without a size. `label` says in words what it shows, for those who cannot see it."""
+    """A chart without a size. `label` describes it in words for readers who cannot see it."""
 
     label: str
-    x: Scale
-    y: Scale
+    x: AxisScale
+    y: AxisScale
     x_title: str
     y_title: str
     marks: list[Mark] = field(default_factory=list)
 
     def svg(self, width: int, height: int, style: str) -> Markup:
-        """The chart for a box of about this many pixels."""
+        """The chart in a box of this many pixels."""
         y_ticks = self.y.ticks(max(3, height // 45))
         left = round(14.0 + LETTER * max((len(text) for _, text in y_ticks), default=1), 1)
         area = Area(self.x, self.y, round(width - left - RIGHT, 1), height - TOP - BOTTOM)
@@ -158,7 +158,7 @@ class Chart:
 
 
 def grid(area: Area, left: float, ticks: list[tuple[float, str]]) -> Markup:
-    """Horizontal lines at the round values, with their labels."""
+    """Horizontal lines at the ticks, with their labels."""
     parts = []
     for share, text in ticks:
         y = f"{TOP + area.height * (1 - share):.1f}"
@@ -168,7 +168,7 @@ def grid(area: Area, left: float, ticks: list[tuple[float, str]]) -> Markup:
 
 
 def axis(area: Area, left: float, ticks: list[tuple[float, str]]) -> Markup:
-    """The lower edge with its round values."""
+    """The lower axis with its ticks and labels."""
     bottom = TOP + area.height
     parts = [tag("line", x1=left, x2=left + area.width, y1=bottom, y2=bottom)]
     for share, text in ticks:

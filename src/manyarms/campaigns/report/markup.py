@@ -1,6 +1,6 @@
-"""HTML and SVG that cannot be broken by what users call their things.
+"""Build HTML and SVG in which the user's texts are always escaped.
 
-A `Markup` is text already safe to write; everything else is escaped on its way into a `tag`.
+A `Markup` is text that is safe to write; `tag` escapes everything else.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from html import escape
 
-# Characters that XML forbids (HTML parsers complain too), lone surrogates among them.
+# Characters that XML and HTML do not allow, including lone surrogates.
 FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufdcf\ufdf0-\ufffd\U00010000-\U0010fffd]")
 DIRECTION_MARKS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 LONGEST_TITLE = 10_000
@@ -16,7 +16,7 @@ EMPTY = {"meta", "link", "path", "circle", "rect", "line"}
 
 
 class Markup(str):
-    """Text that is HTML already."""
+    """Text that is already valid HTML."""
 
     __slots__ = ()
 
@@ -27,7 +27,7 @@ def safe(text: str) -> Markup:
 
 
 def tag(name: str, /, *children: str, **attributes: object) -> Markup:
-    """An element. `class_` is written class, other underscores become hyphens; None leaves out."""
+    """An element. `class_` becomes class, other underscores become hyphens, and None omits an attribute."""
     head = name + "".join(
         f' {key.rstrip("_").replace("_", "-")}="{safe(str(value))}"'
         for key, value in attributes.items()
@@ -39,28 +39,28 @@ def tag(name: str, /, *children: str, **attributes: object) -> Markup:
 
 
 def join(parts: list[Markup], between: str = "\n") -> Markup:
-    """Pieces of HTML one after the other."""
+    """Concatenate pieces of HTML."""
     return Markup(between.join(parts))
 
 
 def shortened(text: str, longest: int) -> str:
-    """One line of at most so many characters; a cut is marked by an ellipsis."""
+    """The text on one line of at most `longest` characters; an ellipsis marks a cut."""
     line = " ".join(text[: 4 * longest].split())
     cut = len(line) > longest or len(text) > 4 * longest
     return f"{line[: longest - 1]}…" if cut else line
 
 
 def user_text(text: str, longest: int = 60) -> Markup:
-    """A user's text in the page: isolated from the direction of its surroundings, whole in its title."""
+    """A user's text: isolated from the text direction around it, with the full text as its title."""
     line = shortened(text, longest)
     return tag("bdi", line, title=None if line == text else shortened_title(text))
 
 
 def shortened_title(text: str) -> str:
-    """A text for a title, whole up to a length that no honest name reaches."""
+    """A text for a title attribute, cut only beyond `LONGEST_TITLE` characters."""
     return text if len(text) <= LONGEST_TITLE else f"{text[:LONGEST_TITLE]}…"
 
 
 def tip(text: str, longest: int = 60) -> str:
-    """A user's text within a tooltip, where no element can isolate its direction: marks go."""
+    """A user's text in a tooltip, without direction marks, because no element can isolate them there."""
     return shortened(DIRECTION_MARKS.sub("", text), longest)

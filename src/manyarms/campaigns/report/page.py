@@ -1,4 +1,4 @@
-"""The whole page: headline facts, figures, tables. One file, no script, no request to anywhere."""
+"""The complete page: headline figures, charts and tables, in one file without scripts or requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from importlib.resources import files
 
 from manyarms.campaigns.report.charts import (
     Figure,
-    Missing,
+    MissingFigure,
     batch_figures,
     calibration_figure,
     progress_figure,
@@ -19,14 +19,14 @@ from manyarms.campaigns.report.charts import (
 from manyarms.campaigns.report.data import headline_data
 from manyarms.campaigns.report.markup import Markup, join, shortened, tag, user_text
 from manyarms.campaigns.report.scales import number
-from manyarms.campaigns.report.values import BatchLine, Report, TopRow
+from manyarms.campaigns.report.values import BatchLine, CampaignReport, TopRow
 
-# Pixels of a chart by the room it has; the style sheet shows one of the drawings.
+# The pixel size of a chart for each screen width; the style sheet shows one of the drawings.
 SIZES = {"full": (1200, 380), "half": (600, 330), "narrow": (340, 270)}
-MOST_ROWS = 200  # of the table of batches
+MOST_ROWS = 200  # rows of the table of batches
 
 
-def render(report: Report) -> str:
+def render(report: CampaignReport) -> str:
     """The report as one self-contained HTML page."""
     style = Markup(files("manyarms.campaigns.report").joinpath("page.css").read_text(encoding="utf-8"))
     page = tag("html", head(report.title, style), body(report), lang="en")
@@ -34,7 +34,7 @@ def render(report: Report) -> str:
 
 
 def head(title: str, style: Markup) -> Markup:
-    """What the browser must know: above all that this page may load nothing but its own style."""
+    """The head of the page; its security policy allows nothing but the embedded style sheet."""
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = (
         f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -52,10 +52,10 @@ def head(title: str, style: Markup) -> Markup:
     )
 
 
-def body(report: Report) -> Markup:
-    """From what matters most to what was set."""
+def body(report: CampaignReport) -> Markup:
+    """The sections of the page, the most important first."""
     sizes, seconds, dictionary = batch_figures(report)
-    progress: list[Figure | Missing] = [progress_figure(report)]
+    progress: list[Figure | MissingFigure] = [progress_figure(report)]
     if report.optimum is not None:
         progress.append(regret_figure(report))
     main = [
@@ -65,12 +65,12 @@ def body(report: Report) -> Markup:
         section("Model", figures([calibration_figure(report), dictionary])),
         section("Settings", facts_table(report.facts)),
     ]
-    foot = "Point at a mark for its values. Values carry the units they were told in."
+    foot = "Point at a mark to see its values. All values are in the units in which they were recorded."
     return tag("body", masthead(report), tag("main", join(main)), tag("footer", tag("p", foot)))
 
 
-def masthead(report: Report) -> Markup:
-    """Title and headline facts."""
+def masthead(report: CampaignReport) -> Markup:
+    """The title and the headline figures."""
     cards = []
     for line in headline_data(report):
         parts = [tag("dt", line.name), tag("dd", number(line.figure), class_="figure")]
@@ -85,12 +85,12 @@ def masthead(report: Report) -> Markup:
 
 
 def section(title: str, content: Markup) -> Markup:
-    """A part of the page."""
+    """A section of the page."""
     return tag("section", tag("h2", title), content)
 
 
-def figures(shown: Sequence[Figure | Missing]) -> Markup:
-    """Side by side where there is room; one alone takes the whole width."""
+def figures(shown: Sequence[Figure | MissingFigure]) -> Markup:
+    """Figures side by side if there is room; a single figure takes the whole width."""
     alone = len(shown) == 1
     rooms = list(SIZES) if alone else ["half", "narrow"]
     return tag(
@@ -98,10 +98,10 @@ def figures(shown: Sequence[Figure | Missing]) -> Markup:
     )
 
 
-def figure(item: Figure | Missing, rooms: list[str]) -> Markup:
-    """A chart drawn for each kind of room, with its words."""
+def figure(item: Figure | MissingFigure, rooms: list[str]) -> Markup:
+    """A chart drawn for each screen width, with its caption and legend."""
     title = tag("h3", item.title)
-    if isinstance(item, Missing):
+    if isinstance(item, MissingFigure):
         return tag("figure", tag("figcaption", title), tag("p", item.why, class_="empty"))
     keys = [tag("li", swatch(style), tag("bdi", text)) for style, text in item.legend]
     return tag(
@@ -113,7 +113,7 @@ def figure(item: Figure | Missing, rooms: list[str]) -> Markup:
 
 
 def swatch(style: str) -> Markup:
-    """A sample of how a mark looks."""
+    """A sample of a mark for the legend."""
     shapes = {
         "dots": tag("circle", cx=9, cy=6, r=3),
         "pairs": tag("circle", cx=9, cy=6, r=3),
@@ -127,8 +127,8 @@ def swatch(style: str) -> Markup:
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column of a table; numbers stand to the right."""
+class TableColumn:
+    """A column of a table; numbers are aligned to the right."""
 
     name: str
     cells: list[str]
@@ -136,22 +136,22 @@ class Column:
 
     @property
     def style(self) -> str | None:
-        """The class of its cells."""
+        """The style class of its cells."""
         return "num" if self.numeric else None
 
 
-def figures_column(name: str, values: Iterable[float]) -> Column:
+def figures_column(name: str, values: Iterable[float]) -> TableColumn:
     """A column of numbers."""
-    return Column(name, [number(value) for value in values], numeric=True)
+    return TableColumn(name, [number(value) for value in values], numeric=True)
 
 
-def own_column(name: str, cells: list[str]) -> Column:
-    """A column of the user's."""
-    return Column(name, cells, numeric=all(map(looks_numeric, cells)))
+def own_column(name: str, cells: list[str]) -> TableColumn:
+    """One of the user's columns."""
+    return TableColumn(name, cells, numeric=all(map(looks_numeric, cells)))
 
 
 def looks_numeric(text: str) -> bool:
-    """Whether a user's text is a number, or nothing."""
+    """Whether a user's text is a number or empty."""
     try:
         float(text or "0")
     except ValueError:
@@ -159,8 +159,8 @@ def looks_numeric(text: str) -> bool:
     return True
 
 
-def table(columns: list[Column], label: str) -> Markup:
-    """A table that scrolls in its own box when it is wider than the screen."""
+def table(columns: list[TableColumn], label: str) -> Markup:
+    """A table that scrolls in its own box if it is wider than the screen."""
     names = [tag("th", user_text(column.name, 30), scope="col", class_=column.style) for column in columns]
     rows = []
     for row in zip(*[column.cells for column in columns], strict=True):
@@ -172,16 +172,16 @@ def table(columns: list[Column], label: str) -> Markup:
 
 
 def top_table(top: list[TopRow]) -> Markup:
-    """The best candidates by the model, with the user's own columns."""
+    """The candidates with the best model mean, with the user's own columns."""
     if not top:
         return tag("p", "No candidate has been measured yet.", class_="empty")
     own = dict.fromkeys(name for row in top for name in row.columns)
     columns = [
         figures_column("rank", [row.rank for row in top]),
-        Column("id", [row.id for row in top]),
+        TableColumn("id", [row.id for row in top]),
         figures_column("model mean", [row.mean for row in top]),
         figures_column("model sd", [row.std for row in top]),
-        figures_column("pulls", [row.pulls for row in top]),
+        figures_column("measurements", [row.pulls for row in top]),
         figures_column("average", [row.average for row in top]),
         *[own_column(name, [row.columns.get(name, "") for row in top]) for name in own],
     ]
@@ -189,15 +189,15 @@ def top_table(top: list[TopRow]) -> Markup:
 
 
 def batch_table(batches: list[BatchLine]) -> Markup:
-    """The batches in full, the latest first, folded away."""
+    """All batches in a collapsed table, the latest first."""
     if not batches:
         return Markup("")
     shown = batches[: -MOST_ROWS - 1 : -1]
     columns = [
         figures_column("batch", [batch.number for batch in shown]),
-        Column("asked", [batch.asked_at for batch in shown]),
-        figures_column("pulls", [batch.size for batch in shown]),
-        Column("ended because", [batch.ended_because for batch in shown]),
+        TableColumn("asked", [batch.asked_at for batch in shown]),
+        figures_column("candidates", [batch.size for batch in shown]),
+        TableColumn("ended because", [batch.ended_because for batch in shown]),
         figures_column("variance ratio", [batch.ratio for batch in shown]),
         figures_column("dictionary", [batch.dictionary_size for batch in shown]),
         figures_column("seconds", [batch.seconds for batch in shown]),
@@ -208,9 +208,9 @@ def batch_table(batches: list[BatchLine]) -> Markup:
 
 
 def facts_table(facts: list[tuple[str, str]]) -> Markup:
-    """Settings and counts, in the order given."""
+    """The settings and counts, in the given order."""
     if not facts:
-        return tag("p", "None are recorded.", class_="empty")
+        return tag("p", "No settings are recorded.", class_="empty")
     rows = [
         tag("tr", tag("th", user_text(name, 60), scope="row"), tag("td", user_text(value, 200)))
         for name, value in facts

@@ -1,4 +1,4 @@
-"""Numbers as a reader meets them: written out, and laid along an axis with round ticks."""
+"""Number formatting, and axis scales with round ticks."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-AIR = 0.05  # beyond the values, as a share of their range
-NARROWEST = 1e-7  # of the magnitude: a smaller spread would ask for tick labels nobody can read
+AIR = 0.05  # margin beyond the values, as a share of their range
+NARROWEST = 1e-7  # smallest range relative to the magnitude; less would need unreadable tick labels
 
 
 def power(exponent: int) -> str:
-    """10ⁿ."""
+    """The text 10ⁿ."""
     return f"10{str(exponent).translate(SUPERSCRIPTS)}"
 
 
 def number(value: float | None) -> str:
-    """Counts in full; other values with four significant digits, as powers of ten where zeros pile up."""
+    """An integer in full, or four significant digits, in scientific notation if very large or small."""
     if value is None or not math.isfinite(value):
         return "–"
     if isinstance(value, int) or value == 0:
@@ -31,13 +31,13 @@ def number(value: float | None) -> str:
 
 
 def percent(share: float) -> str:
-    """A share of the whole, to the nearest percent."""
+    """A share as a whole percentage."""
     return f"{100 * share:.0f} %"
 
 
 @dataclass(frozen=True)
-class Scale:
-    """A stretch of numbers, kept in units of 10^exponent so that neither 1e-300 nor 1e300 is special."""
+class AxisScale:
+    """A range of numbers in units of 10^exponent, which also suits values such as 1e-300 and 1e300."""
 
     low: float
     high: float
@@ -45,11 +45,11 @@ class Scale:
     whole: bool = False
 
     def share(self, value: float) -> float:
-        """How far along the stretch a value lies, 0 at its low end and 1 at its high end."""
+        """The relative position of a value: 0 at the low end of the range and 1 at the high end."""
         return (value / 10.0**self.exponent - self.low) / (self.high - self.low)
 
     def ticks(self, wanted: int) -> list[tuple[float, str]]:
-        """About so many round numbers, each with its share of the way."""
+        """About `wanted` round numbers: the relative position and label of each."""
         step = round_step((self.high - self.low) / wanted)
         if self.whole and not self.exponent:
             step = 5.0 if step == 2.5 else max(1.0, step)
@@ -66,18 +66,18 @@ class Scale:
 
     @property
     def unit(self) -> str:
-        """What the tick labels are counted in, or nothing."""
+        """The unit of the tick labels, or an empty string."""
         return f"×{power(self.exponent)}" if self.exponent else ""
 
 
 def round_step(least: float) -> float:
-    """The smallest of 1, 2, 2.5, 5 and 10 times a power of ten that is not below `least`."""
+    """The smallest of 1, 2, 2.5, 5 and 10 times a power of ten that is at least `least`."""
     base = 10.0 ** math.floor(math.log10(least))
     return next(factor * base for factor in (1.0, 2.0, 2.5, 5.0, 10.0) if factor * base >= least * (1 - 1e-9))
 
 
-def scale(values: Iterable[float], *, from_zero: bool = False, whole: bool = False) -> Scale:
-    """The stretch that holds these values with some air; a single value gets a stretch around it."""
+def scale(values: Iterable[float], *, from_zero: bool = False, whole: bool = False) -> AxisScale:
+    """A scale that contains these values with a margin on both sides."""
     drawn = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
     drawn += [0.0] if from_zero else []
     low, high = min(drawn), max(drawn)
@@ -85,7 +85,7 @@ def scale(values: Iterable[float], *, from_zero: bool = False, whole: bool = Fal
     low, high = low / 10.0**exponent, high / 10.0**exponent
     size = max(abs(low), abs(high))
     if size < NARROWEST:
-        return Scale(0.0 if from_zero else -1.0, 1.0, exponent, whole)
+        return AxisScale(0.0 if from_zero else -1.0, 1.0, exponent, whole)
     if high - low <= NARROWEST * size:
         low, high = low - AIR * size, high + AIR * size
     air = AIR * (high - low)
@@ -93,16 +93,16 @@ def scale(values: Iterable[float], *, from_zero: bool = False, whole: bool = Fal
         low -= air
     if not (from_zero and high == 0):
         high += air
-    return Scale(low, high, exponent, whole)
+    return AxisScale(low, high, exponent, whole)
 
 
 def exponent_of(size: float) -> int:
-    """The power of ten, in threes, that keeps labels short; 0 for everyday sizes."""
+    """The power of ten, a multiple of three, that keeps labels short; 0 for ordinary magnitudes."""
     if size == 0 or 1e-3 <= size < 1e6:
         return 0
     return max(-300, 3 * math.floor(math.log10(size) / 3))
 
 
-def counting_scale(low: float, high: float) -> Scale:
-    """A stretch of whole numbers, exactly from low to high."""
-    return Scale(low, high if high > low else low + 1.0, whole=True)
+def counting_scale(low: float, high: float) -> AxisScale:
+    """A scale of whole numbers, exactly from low to high."""
+    return AxisScale(low, high if high > low else low + 1.0, whole=True)

@@ -1,4 +1,4 @@
-"""What a report is made from: plain values in the user's own units and sign."""
+"""The contents of a report: plain values in the user's units and sign."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ GOALS = ("maximise", "minimise")
 
 @dataclass(frozen=True)
 class Measurement:
-    """One told result; `predicted` is what the model said of the candidate when it was handed out."""
+    """One recorded result; `predicted` is the prediction made when the candidate was handed out."""
 
     number: int
     id: str
     value: float | None
     failed: bool
     predicted: float | None
-    predicted_lower: float | None  # 90 % of measured values are expected in between
+    predicted_lower: float | None  # lower and upper end of the 90 % prediction interval of a measured value
     predicted_upper: float | None
     batch: int | None
 
 
 @dataclass(frozen=True)
 class BatchLine:
-    """One batch, with the model's best candidate and its interval at the time of asking."""
+    """One batch, with the interval of the model's best candidate at the time of the ask."""
 
     number: int
     size: int
@@ -42,7 +42,7 @@ class BatchLine:
 
 @dataclass(frozen=True)
 class TopRow:
-    """One of the best candidates by the model; `columns` are the user's own, as text."""
+    """One of the candidates with the best model mean; `columns` are the user's own, as text."""
 
     rank: int
     id: str
@@ -54,10 +54,10 @@ class TopRow:
 
 
 @dataclass(frozen=True)
-class Report:
-    """Everything the page shows. Measurements are in the order of telling.
+class CampaignReport:
+    """Everything the page shows. Measurements are in the order of recording.
 
-    optimum: the best true value, where it is known.
+    `optimum` is the best true value, if it is known.
     """
 
     title: str

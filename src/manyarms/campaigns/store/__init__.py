@@ -1,1 +1,1 @@
-"""Where a campaign is kept: its tables, transactions and statements, in SQLite or PostgreSQL."""
+"""The storage of a campaign in SQLite or PostgreSQL: tables, transactions and statements."""

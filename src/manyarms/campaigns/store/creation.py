@@ -1,4 +1,4 @@
-"""A new campaign's place: a file appears whole and only where there was none, whoever else makes one."""
+"""Create a campaign atomically: its file appears complete, and never replaces an existing file."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from manyarms.campaigns.store.store import Store
 from manyarms.errors import CampaignExistsError, DatabaseError
 
 
-def make(campaign: str | Path, settings: str, n_arms: int) -> None:
-    """Write a new campaign down. What is there is never touched, and a failure leaves nothing."""
+def create_campaign(campaign: str | Path, settings: str, n_arms: int) -> None:
+    """Create a campaign. An existing file is never changed, and a failure leaves nothing behind."""
     where = address(campaign)
     if where.file is None:
-        _written(where, settings, n_arms)
+        _create_at(where, settings, n_arms)
         return
     unfinished = where.file.with_name(f".{where.file.name}.{os.getpid()}.new")
     try:
-        _written(
+        _create_at(
             replace(where, url=URL.create("sqlite", database=str(unfinished.absolute()))), settings, n_arms
         )
         if _beside(unfinished, "-wal").exists():
-            raise DatabaseError(f"{where}: the new campaign could not be written in full")
+            raise DatabaseError(f"{where}: the new campaign could not be written completely")
         _put_in_place(unfinished, where.file)
     finally:
         for ending in ("", "-wal", "-shm", "-journal"):
@@ -33,13 +33,13 @@ def make(campaign: str | Path, settings: str, n_arms: int) -> None:
 
 
 def refuse_existing(campaign: str | Path) -> None:
-    """Say at once that a file is in the way, before a long look at the pool."""
+    """Raise an error if the file already exists, before the pool is read."""
     file = address(campaign).file
     if file is not None and os.path.lexists(file):
-        raise _there_already(file)
+        raise _already_exists(file)
 
 
-def _written(where: Address, settings: str, n_arms: int) -> None:
+def _create_at(where: Address, settings: str, n_arms: int) -> None:
     store = Store(where)
     try:
         store.create(settings, n_arms)
@@ -48,7 +48,7 @@ def _written(where: Address, settings: str, n_arms: int) -> None:
 
 
 def _put_in_place(unfinished: Path, file: Path) -> None:
-    """A link is made only where nothing is, in one step; on a disk without links the name is taken first."""
+    """Link the file to its final name, which fails if that exists; without links, reserve the name first."""
     try:
         try:
             os.link(unfinished, file)
@@ -58,13 +58,13 @@ def _put_in_place(unfinished: Path, file: Path) -> None:
             os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
             os.replace(unfinished, file)
     except FileExistsError:
-        raise _there_already(file) from None
+        raise _already_exists(file) from None
     except OSError as problem:
         raise DatabaseError(f"{file}: {problem.strerror}") from None
 
 
-def _there_already(file: Path) -> CampaignExistsError:
-    return CampaignExistsError(f"{file}: there is a file here already; a campaign never replaces one")
+def _already_exists(file: Path) -> CampaignExistsError:
+    return CampaignExistsError(f"{file}: the file already exists, and a campaign never overwrites a file")
 
 
 def _beside(file: Path, ending: str) -> Path:

@@ -1,8 +1,8 @@
-"""Where a campaign is kept, and how to talk to it: one SQLite file, or a name in a PostgreSQL database.
+"""The address of a campaign and its transactions: one SQLite file, or a name in a PostgreSQL database.
 
-A reader sees one moment (SQLite's WAL snapshot, PostgreSQL's REPEATABLE READ). Writers queue up behind each
-other (BEGIN IMMEDIATE; on PostgreSQL the caller locks the campaign's row), so what one reads inside its
-transaction is still true when it commits.
+A reader sees the database at one moment (the WAL snapshot of SQLite, REPEATABLE READ on PostgreSQL). Writers
+wait for each other (BEGIN IMMEDIATE on SQLite; on PostgreSQL the caller locks the row of the campaign), so
+whatever a writer reads inside its transaction is still true when it commits.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from manyarms.campaigns.store.schema import STEPS, upgrade, version
 from manyarms.errors import DatabaseError, MissingExtraError, NoCampaignError
 
-BUSY_SECONDS = 120  # how long a writer waits for the others
+BUSY_SECONDS = 120  # how long a writer waits for other writers
 _WRITER = "manyarms_writer"
-_SCHEMA_LOCK = 0x6D616E79  # PostgreSQL's advisory lock while tables are made: "many"
+_SCHEMA_LOCK = 0x6D616E79  # key of PostgreSQL's advisory lock during the creation of tables: "many"
 
 
 @dataclass(frozen=True)
 class Address:
-    """A campaign's place: the file, or the server's URL, and its name there."""
+    """The address of a campaign: its file, or the URL of the server and the name of the campaign."""
 
     url: URL
     name: str
@@ -40,7 +40,7 @@ class Address:
 
 
 def address(campaign: str | Path) -> Address:
-    """`FILE`, or `postgresql://user@host/database#name` (without `#name`: the campaign called "default")."""
+    """Parse `FILE` or `postgresql://user@host/database#name`; the name defaults to "default"."""
     given = str(campaign)
     if not re.match(r"postgres(ql)?(\+\w+)?://", given):
         path = Path(given)
@@ -49,12 +49,12 @@ def address(campaign: str | Path) -> Address:
     try:
         url = make_url(server).set(drivername="postgresql+psycopg")
     except (ArgumentError, ValueError) as problem:
-        raise DatabaseError(f"not an address of a database: {_one_line(problem)}") from None
+        raise DatabaseError(f"invalid database address: {message_line(problem)}") from None
     return Address(url, name or "default", None)
 
 
 class Database:
-    """Transactions on one address. Every error of the driver becomes a `DatabaseError` of one line."""
+    """Transactions at one address. Every error of the driver becomes a `DatabaseError` with one line."""
 
     def __init__(self, where: Address) -> None:
         self.where = where
@@ -62,40 +62,42 @@ class Database:
         self._ready = False
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         self._engine.dispose()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A transaction that sees one moment and writes nothing."""
+        """A transaction that sees the database at one moment and writes nothing."""
         self._prepare()
         with self._transaction(writer=False) as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction that queues behind other writers; an exception undoes all of it."""
+        """A transaction that waits for other writers; an exception rolls it back."""
         self._prepare()
         with self._transaction(writer=True) as connection:
             yield connection
 
     @contextmanager
     def creating(self) -> Iterator[Connection]:
-        """`writing` in a database that may not be there yet: its tables are made in the same transaction."""
+        """A writing transaction that first creates the tables if the database has none."""
         with self._transaction(writer=True) as connection:
             self._upgrade(connection)
             yield connection
 
     def _prepare(self) -> None:
-        """Look at the version of the tables once, and bring them up to date."""
+        """Check the schema version once, and upgrade an older schema."""
         if self._ready:
             return
         if self.where.file is not None and not self.where.file.is_file():
-            raise NoCampaignError(f"{self.where}: no such campaign; `manyarms new` makes one")
+            raise NoCampaignError(f"{self.where}: no such campaign; create one with `manyarms new`")
         with self._transaction(writer=False) as connection:
             found = version(connection)
         if not found:
-            raise NoCampaignError(f"{self.where}: no campaign is kept here; `manyarms new` makes one")
+            raise NoCampaignError(
+                f"{self.where}: the database holds no campaign; create one with `manyarms new`"
+            )
         if found != len(STEPS):
             with self._transaction(writer=True) as connection:
                 self._upgrade(connection)
@@ -115,12 +117,13 @@ class Database:
             with self._engine.connect() as connection, connection.execution_options(**options).begin():
                 yield connection
         except DBAPIError as problem:
-            raise DatabaseError(f"{self.where}: {_one_line(problem.orig or problem)}") from problem
+            raise DatabaseError(f"{self.where}: {message_line(problem.orig or problem)}") from problem
         except SQLAlchemyError as problem:
-            raise DatabaseError(f"{self.where}: {_one_line(problem)}") from problem
+            raise DatabaseError(f"{self.where}: {message_line(problem)}") from problem
 
 
-def _one_line(problem: BaseException) -> str:
+def message_line(problem: BaseException) -> str:
+    """The message of an error of the driver on one line."""
     return " ".join(str(problem).split()) or type(problem).__name__
 
 
@@ -139,7 +142,7 @@ def _engine(where: Address) -> Engine:
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # transactions begin where `_begin_sqlite` says, not at the first write
+    connection.isolation_level = None  # `_begin_sqlite` starts transactions, not the driver
     for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
         connection.execute(f"PRAGMA {pragma}")
 

@@ -1,8 +1,9 @@
-"""The tables of a campaign, what the database itself forbids, and how an older one is brought up to date.
+"""The tables of a campaign, their constraints, and the upgrade of an older schema.
 
-The rules that must never be broken are constraints here, not only code above: a ticket is told once, an arm
-lies in the pool, a result has a value or has failed. `sequence` numbers results and given-up tickets in one
-order per campaign, so that "everything since the last ask" is a comparison.
+Rules that must always hold are constraints of the database as well as checks in the code: a ticket has at
+most one result, an arm belongs to the pool, and a result either has a value or has failed. `sequence` numbers
+the results and the forgotten tickets of a campaign in one order, so that "everything since the last ask" is a
+comparison.
 """
 
 from __future__ import annotations
@@ -55,14 +56,14 @@ CAMPAIGNS = Table(
     METADATA,
     Column("id", Integer, primary_key=True),
     Column("name", Text, nullable=False, unique=True),
-    Column("settings", Text, nullable=False),  # JSON: all that never changes
+    Column("settings", Text, nullable=False),  # JSON; never changes
     Column("n_arms", Integer, CheckConstraint("n_arms > 0"), nullable=False),
-    Column("sequence", Integer, nullable=False, server_default="0"),  # the last one given out
+    Column("sequence", Integer, nullable=False, server_default="0"),  # the last number used
     Column("created_at", String(32), nullable=False),
-    UniqueConstraint("id", "n_arms"),  # so that the arms below can refer to the size of their pool
+    UniqueConstraint("id", "n_arms"),  # allows arms to refer to the size of the pool
 )
 
-ARMS = Table(  # those that were ever asked or told: the pool itself stays in its file
+ARMS = Table(  # only arms with a ticket or a result; the pool itself stays in its file
     "arms",
     METADATA,
     Column("campaign", Integer, primary_key=True),
@@ -85,7 +86,7 @@ BATCHES = Table(
     Column("dictionary_size", Integer, nullable=False),
     Column("width", Float, nullable=False),
     Column("effective_dimension", Float, nullable=False),
-    Column("best_arm", Integer),  # the model's best when the batch was asked, in the user's units
+    Column("best_arm", Integer),  # the model's best arm when the batch was asked; values in the user's units
     Column("best_mean", Float),
     Column("best_lower", Float),
     Column("best_upper", Float),
@@ -102,19 +103,19 @@ TICKETS = Table(
     Column("arm", Integer, nullable=False),
     Column("predicted", Float, nullable=False),
     Column("predicted_std", Float, nullable=False),
-    Column("predicted_lower", Float),  # in between, 90 % of measured values are expected; NULL: not recorded
+    Column("predicted_lower", Float),  # the 90 % prediction interval; NULL: not recorded
     Column("predicted_upper", Float),
     Column("state", String(9), nullable=False, server_default=OPEN),
     Column("forgotten_sequence", Integer),
-    Column("worker", Text),  # who measures it, when a `run` does
-    Column("lease_until", Float),  # seconds since 1970; NULL: held until told or given up
+    Column("worker", Text),  # the run or person that measures it, if known
+    Column("lease_until", Float),  # seconds since 1970; NULL: no lease
     ForeignKeyConstraint(["campaign", "batch"], ["batches.campaign", "batches.number"]),
     _arm_exists(),
     CheckConstraint("state IN ('open', 'told', 'failed', 'forgotten')", name="known_state"),
     CheckConstraint("(state = 'forgotten') = (forgotten_sequence IS NOT NULL)", name="forgotten_when"),
 )
 
-FILES = Table(  # results files taken in, each with the rows of its longest version: a row is told once
+FILES = Table(  # imported results files; every version of a file has a row of its own
     "files",
     METADATA,
     _campaign(),
@@ -131,11 +132,11 @@ RESULTS = Table(
     METADATA,
     _campaign(),
     Column("sequence", Integer, primary_key=True),
-    Column("ticket", Integer),  # NULL: a measurement nobody asked for
+    Column("ticket", Integer),  # NULL: a measurement without a ticket
     Column("arm", Integer, nullable=False),
     Column("value", Float),
     Column("failed", Boolean, nullable=False, server_default=false()),
-    Column("note", Text),  # why a trial failed
+    Column("note", Text),  # the reason why a trial failed
     Column("told_at", String(32), nullable=False),
     Column("file", Integer),
     Column("row", Integer),
@@ -147,19 +148,19 @@ RESULTS = Table(
     CheckConstraint("failed = (value IS NULL)", name="value_or_failed"),
 )
 
-STATES = Table(  # the model as the last ask left it; replaced by the next, in the same transaction
+STATES = Table(  # the state of the model after the last ask; the transaction of the next ask replaces it
     "states",
     METADATA,
     _campaign(),
     Column("batch", Integer, nullable=False),
-    Column("sequence", Integer, nullable=False),  # results and given-up tickets up to here are in it
+    Column("sequence", Integer, nullable=False),  # the last event that the state includes
     Column("data", LargeBinary, nullable=False),
     ForeignKeyConstraint(["campaign", "batch"], ["batches.campaign", "batches.number"]),
 )
 
 
 def same_ticket() -> ColumnElement[bool]:
-    """Joins a result to the ticket it belongs to."""
+    """The condition that joins a result to its ticket."""
     return (TICKETS.c.campaign == RESULTS.c.campaign) & (TICKETS.c.ticket == RESULTS.c.ticket)
 
 
@@ -167,42 +168,44 @@ Step = Callable[[Connection], None]
 
 
 def create_tables(connection: Connection) -> None:
-    """Version 1: the tables above. A table of another program that has one of our names is not taken over."""
+    """Version 1: the tables above. An existing table of another program is an error."""
     taken = sorted({*inspect(connection).get_table_names()} & {*METADATA.tables})
     if taken:
-        raise DatabaseError(f"another program keeps a table {taken[0]!r} here: use a database of its own")
+        raise DatabaseError(
+            f"the database already has a table {taken[0]!r} of another program: use a separate database"
+        )
     METADATA.create_all(connection)
 
 
 def add_intervals(connection: Connection) -> None:
-    """Version 2: the interval in which a ticket's value is expected."""
+    """Version 2: the prediction interval of a ticket."""
     there = {column["name"] for column in inspect(connection).get_columns(TICKETS.name)}
     for name in ("predicted_lower", "predicted_upper"):
-        if name not in there:  # tables made by this program have them from the start
+        if name not in there:  # `create_tables` of this version already adds them
             connection.execute(text(f"ALTER TABLE {TICKETS.name} ADD COLUMN {name} FLOAT"))
 
 
-STEPS: tuple[Step, ...] = (create_tables, add_intervals)  # STEPS[i] leads from version i to i + 1
+STEPS: tuple[Step, ...] = (create_tables, add_intervals)  # STEPS[i] upgrades version i to version i + 1
 
 
 def version(connection: Connection) -> int:
-    """The version of the tables in this database; 0 when there are none."""
+    """The schema version of this database; 0 if it has no tables."""
     if not inspect(connection).has_table(VERSIONS.name):
         return 0
     return int(connection.execute(select(VERSIONS.c.version)).scalar_one())
 
 
 def check_version(found: int, steps: Sequence[Step] = STEPS) -> None:
-    """Refuse a database of a newer version of this package."""
+    """Raise an error if the database was written by a newer version of this package."""
     if found > len(steps):
         raise NewerSchemaError(
-            f"the database has schema version {found}, this version of manyarms knows {len(steps)}: "
+            f"the database has schema version {found}, but this manyarms supports version {len(steps)}: "
             "upgrade manyarms"
         )
 
 
 def upgrade(connection: Connection, steps: Sequence[Step] = STEPS) -> None:
-    """Bring the tables up to date inside the caller's transaction: all steps, or none."""
+    """Apply all missing steps inside the caller's transaction, so that either all or none take effect."""
     found = version(connection)
     check_version(found, steps)
     for step in steps[found:]:

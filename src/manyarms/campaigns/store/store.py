@@ -1,4 +1,4 @@
-"""What is read from and written to the database, each a short statement inside the caller's transaction."""
+"""The reads and writes of one campaign, each inside a transaction of the caller."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from manyarms.campaigns.store.database import Address, Database, address
+from manyarms.campaigns.store.database import Address, Database, address, message_line
 from manyarms.campaigns.store.schema import (
     ARMS,
     BATCHES,
@@ -27,18 +27,18 @@ from manyarms.campaigns.store.schema import (
 )
 from manyarms.errors import AlreadyToldError, CampaignExistsError, NoCampaignError, UnknownTicketError
 
-_AT_ONCE = 500  # names or tickets in one statement
-_LARGEST = 2**31 - 1  # of the numbers a database takes
+_AT_ONCE = 500  # names or tickets per statement
+_LARGEST = 2**31 - 1  # the largest integer in a column
 
 
 def now_text() -> str:
-    """The present moment as it is stored."""
+    """The current time in the stored format."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 @dataclass(frozen=True)
-class Result:
-    """One result as the model takes it in. `ticket` is None where nobody asked, or nobody waits any more."""
+class StoredResult:
+    """One result as the model uses it. `ticket` is None if there was no ticket or it was forgotten."""
 
     sequence: int
     ticket: int | None
@@ -48,19 +48,19 @@ class Result:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All that the next ask depends on, at one moment."""
+    """Everything the next ask depends on, at one moment."""
 
-    sequence: int  # the last event there is
-    batches: int  # handed out so far
-    state: bytes | None  # the model as the last ask left it
-    folded: int  # the last event that `state` has taken in
-    results: tuple[Result, ...]
-    forgotten: tuple[int, ...]  # tickets given up since `folded`
+    sequence: int  # the number of the last event
+    batches: int  # the number of batches handed out
+    state: bytes | None  # the state of the model after the last ask
+    folded: int  # the last event that `state` includes
+    results: tuple[StoredResult, ...]
+    forgotten: tuple[int, ...]  # tickets forgotten after `folded`
 
 
 @dataclass(frozen=True)
 class Ticket:
-    """One pull handed out."""
+    """One ticket, as stored."""
 
     ticket: int
     batch: int
@@ -76,7 +76,7 @@ class Ticket:
 
 
 class Store:
-    """One campaign's rows. Readers and writers are transactions; see `manyarms.campaigns.store.database`."""
+    """The stored rows of one campaign. `manyarms.campaigns.store.database` describes the transactions."""
 
     def __init__(self, campaign: str | Path | Address) -> None:
         self.where = campaign if isinstance(campaign, Address) else address(campaign)
@@ -84,29 +84,29 @@ class Store:
         self._id: int | None = None
 
     def close(self) -> None:
-        """Let the database go."""
+        """Close the database connection."""
         self.database.close()
 
     # ------------------------------------------------------------------ the campaign itself
 
     def create(self, settings: str, n_arms: int) -> None:
-        """A new campaign; one that is there is never touched."""
+        """Create the campaign; an existing one is an error and stays unchanged."""
         with self.database.creating() as connection:
             if connection.execute(self._named()).first() is not None:
-                raise CampaignExistsError(f"{self.where}: there is a campaign here already")
+                raise CampaignExistsError(f"{self.where}: the campaign already exists")
             row = {"name": self.where.name, "settings": settings, "n_arms": n_arms, "created_at": now_text()}
             connection.execute(insert(CAMPAIGNS).values(row))
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A look at one moment."""
+        """A transaction that sees the campaign at one moment."""
         with self.database.reading() as connection:
             self._find(connection)
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A change, all or nothing, queued behind other changes of this campaign."""
+        """A transaction that waits for other writers of this campaign; an exception rolls it back."""
         with self.database.writing() as connection:
             self._find(connection)
             connection.execute(select(CAMPAIGNS.c.id).where(CAMPAIGNS.c.id == self.id).with_for_update())
@@ -116,26 +116,28 @@ class Store:
         if self._id is None:
             self._id = connection.execute(self._named()).scalar()
             if self._id is None:
-                raise NoCampaignError(f"{self.where}: no campaign of this name; `manyarms new` makes one")
+                raise NoCampaignError(
+                    f"{self.where}: no campaign of this name; create one with `manyarms new`"
+                )
 
     def _named(self) -> Select[int]:
-        """A file holds one campaign, whatever it is called now; a server holds many."""
+        """The campaign: the only one of a file, whatever the file is called, or by name on a server."""
         found = select(CAMPAIGNS.c.id)
         return found if self.where.file is not None else found.where(CAMPAIGNS.c.name == self.where.name)
 
     @property
     def id(self) -> int:
-        """The campaign's number in the database."""
+        """The number of the campaign in the database."""
         assert self._id is not None
         return self._id
 
     def row(self, connection: Connection) -> dict[str, Any]:
-        """The campaign's own row."""
+        """The row of the campaign."""
         found = connection.execute(select(CAMPAIGNS).where(CAMPAIGNS.c.id == self.id))
         return dict(found.mappings().one())
 
     def next_sequence(self, connection: Connection, size: int) -> int:
-        """The first of `size` new numbers in the campaign's order of events."""
+        """Reserve `size` consecutive event numbers and return the first."""
         raised = update(CAMPAIGNS).where(CAMPAIGNS.c.id == self.id)
         connection.execute(raised.values(sequence=CAMPAIGNS.c.sequence + size))
         last = connection.execute(select(CAMPAIGNS.c.sequence).where(CAMPAIGNS.c.id == self.id))
@@ -144,7 +146,7 @@ class Store:
     # ------------------------------------------------------------------ asking
 
     def snapshot(self, connection: Connection) -> Snapshot:
-        """What the next ask depends on."""
+        """Everything the next ask depends on."""
         state = connection.execute(select(STATES).where(STATES.c.campaign == self.id)).mappings().first()
         folded = state["sequence"] if state else 0
         late = TICKETS.c.state == FORGOTTEN
@@ -163,14 +165,14 @@ class Store:
             state=state["data"] if state else None,
             folded=folded,
             results=tuple(
-                Result(row.sequence, None if row.late else row.ticket, row.arm, row.value)
+                StoredResult(row.sequence, None if row.late else row.ticket, row.arm, row.value)
                 for row in connection.execute(told)
             ),
             forgotten=tuple(sorted(connection.execute(given_up).scalars())),
         )
 
     def batches(self, connection: Connection) -> int:
-        """How many batches were handed out."""
+        """The number of batches handed out."""
         counted = select(func.count()).select_from(BATCHES).where(BATCHES.c.campaign == self.id)
         return int(connection.execute(counted).scalar_one())
 
@@ -182,7 +184,7 @@ class Store:
         state: bytes,
         folded: int,
     ) -> None:
-        """A batch, its tickets, and the model as this ask left it."""
+        """Store a batch, its tickets, and the state of the model after this ask."""
         connection.execute(insert(BATCHES).values(campaign=self.id, **batch))
         owned = [{"campaign": self.id, "batch": batch["number"], **ticket} for ticket in tickets]
         connection.execute(insert(TICKETS), owned)
@@ -191,7 +193,7 @@ class Store:
         connection.execute(insert(STATES).values(campaign=self.id, **kept))
 
     def name_arms(self, connection: Connection, names: Mapping[int, str]) -> None:
-        """Write down the ids of arms that were not known to the database yet."""
+        """Store the ids of arms that the database does not know yet."""
         known: set[int] = set()
         for part in _parts(sorted(names)):
             found = select(ARMS.c.arm).where(ARMS.c.campaign == self.id, ARMS.c.arm.in_(part))
@@ -206,7 +208,7 @@ class Store:
             connection.execute(insert(ARMS), fresh)
 
     def known_arms(self, connection: Connection, names: Iterable[str]) -> dict[str, int]:
-        """Arms by their id, as far as the database has met them."""
+        """The arms of those ids that the database knows."""
         found: dict[str, int] = {}
         for part in _parts(sorted(set(names))):
             known = select(ARMS.c.name, ARMS.c.arm).where(ARMS.c.campaign == self.id, ARMS.c.name.in_(part))
@@ -216,7 +218,7 @@ class Store:
     # ------------------------------------------------------------------ tickets
 
     def tickets(self, connection: Connection, *conditions: Any) -> list[Ticket]:
-        """Tickets with their arm's id, in order."""
+        """The tickets that satisfy the conditions, with the id of their arm, in order."""
         wanted = (
             select(*(TICKETS.c[name] for name in _TICKET_COLUMNS), ARMS.c.name)
             .join(ARMS, (ARMS.c.campaign == TICKETS.c.campaign) & (ARMS.c.arm == TICKETS.c.arm))
@@ -226,7 +228,7 @@ class Store:
         return [Ticket(**row) for row in connection.execute(wanted).mappings()]
 
     def named_tickets(self, connection: Connection, tickets: Mapping[int, str]) -> dict[int, Ticket]:
-        """These tickets, each with words on where it was named, for the error if it was never handed out."""
+        """The tickets of these numbers. Each maps to the place that the error names if it does not exist."""
         found: dict[int, Ticket] = {}
         for part in _parts(sorted(ticket for ticket in tickets if ticket <= _LARGEST)):
             found |= {each.ticket: each for each in self.tickets(connection, TICKETS.c.ticket.in_(part))}
@@ -236,7 +238,7 @@ class Store:
         return found
 
     def forget(self, connection: Connection, tickets: Sequence[int]) -> None:
-        """Give up open tickets: their arms may be asked again, and a late result still counts."""
+        """Cancel open tickets: their arms may be asked for again, and a late result is still recorded."""
         for ticket in self.named_tickets(connection, dict.fromkeys(tickets, "")).values():
             if ticket.state != OPEN:
                 raise AlreadyToldError(f"ticket {ticket.ticket} is not open: it is {ticket.state}")
@@ -247,19 +249,19 @@ class Store:
                 self._change(connection, TICKETS.c.ticket.in_(part), gone)
 
     def expire(self, connection: Connection, moment: float) -> None:
-        """Give up open tickets whose lease has run out."""
+        """Forget open tickets whose lease has expired."""
         late = (TICKETS.c.state == OPEN, TICKETS.c.lease_until < moment)
         expired = [each.ticket for each in self.tickets(connection, *late)]
         self.forget(connection, expired)
 
     def lease(self, connection: Connection, tickets: Sequence[int], worker: str, until: float) -> None:
-        """Say who measures these open tickets, and until when nobody else should."""
+        """Assign these open tickets to a worker until a given time."""
         for part in _parts(tickets):
             held = (TICKETS.c.ticket.in_(part)) & (TICKETS.c.state == OPEN)
             self._change(connection, held, {"worker": worker, "lease_until": until})
 
-    def settle(self, connection: Connection, tickets: Sequence[int], state: str) -> None:
-        """Mark open tickets as told or failed."""
+    def set_ticket_state(self, connection: Connection, tickets: Sequence[int], state: str) -> None:
+        """Close tickets: set their state to told or failed."""
         for part in _parts(tickets):
             self._change(connection, TICKETS.c.ticket.in_(part), {"state": state, "lease_until": None})
 
@@ -269,7 +271,7 @@ class Store:
     # ------------------------------------------------------------------ results
 
     def add_results(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Write results down, in this order."""
+        """Store results in this order."""
         if not rows:
             return
         first, moment = self.next_sequence(connection, len(rows)), now_text()
@@ -279,11 +281,12 @@ class Store:
         ]
         try:
             connection.execute(insert(RESULTS), numbered)
-        except IntegrityError as problem:  # what the checks above this layer should have caught
-            raise AlreadyToldError(f"{self.where}: a result was refused: {problem.orig}") from None
+        except IntegrityError as problem:  # a rule that the caller should have checked
+            why = message_line(problem.orig or problem)
+            raise AlreadyToldError(f"{self.where}: the database refused a result: {why}") from None
 
     def values_of(self, connection: Connection, tickets: Iterable[int]) -> dict[int, float | None]:
-        """What was told for these tickets; None for a failure."""
+        """The recorded values of these tickets; None for a failed trial."""
         told: dict[int, float | None] = {}
         for part in _parts(sorted(set(tickets))):
             found = select(RESULTS.c.ticket, RESULTS.c.value).where(
@@ -293,26 +296,26 @@ class Store:
         return told
 
     def files(self, connection: Connection) -> list[dict[str, Any]]:
-        """Results files taken in so far."""
+        """The imported results files."""
         found = connection.execute(select(FILES).where(FILES.c.campaign == self.id).order_by(FILES.c.number))
         return [dict(row) for row in found.mappings()]
 
     def told_in(self, connection: Connection, file: int) -> dict[int, float | None]:
-        """What was taken from a results file, by row; None for a failure."""
+        """The recorded values of a results file by row; None for a failed trial."""
         found = select(RESULTS.c.row, RESULTS.c.value).where(
             RESULTS.c.campaign == self.id, RESULTS.c.file == file
         )
         return {row.row: row.value for row in connection.execute(found)}
 
     def add_file(self, connection: Connection, file: Mapping[str, Any]) -> int:
-        """Remember a results file; its number."""
+        """Store the identity of a results file and return its number."""
         number = 1 + len(self.files(connection))
         row = {"campaign": self.id, "number": number, "told_at": now_text(), **file}
         connection.execute(insert(FILES).values(row))
         return number
 
     def change_file(self, connection: Connection, file: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-        """A results file told again with more in it; its earlier version is kept, to be known again too."""
+        """Store a longer version of a results file; the earlier version stays known as well."""
         mine = (FILES.c.campaign == self.id) & (FILES.c.number == file["number"])
         connection.execute(update(FILES).where(mine).values(**now))
         self.add_file(connection, {name: file[name] for name in now})
@@ -325,6 +328,6 @@ _TICKET_COLUMNS = (
 
 
 def _parts(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """Few enough at a time for one statement."""
+    """Parts that are small enough for one statement."""
     for start in range(0, len(items), _AT_ONCE):
         yield items[start : start + _AT_ONCE]

@@ -1,1 +1,1 @@
-"""Measuring candidates by a program or a Python function, with several workers on this machine."""
+"""Measure candidates with a program or a Python function, with several workers on this machine."""

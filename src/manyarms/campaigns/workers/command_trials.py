@@ -1,7 +1,7 @@
-"""Measuring one candidate by a program that can be stopped, and what any way of measuring has to offer.
+"""Measure a candidate with a program, and the protocol that every way of measuring implements.
 
-A program's arguments are split first and filled in one by one afterwards, and no shell ever sees them, so an
-id such as `; rm -rf` is only a strange id.
+The command line is first split into arguments, and placeholders are then filled in within each argument. No
+shell is involved, so an id such as `; rm -rf` is harmless.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ LONGEST_NOTE = 300
 
 
 class TrialFailedError(Exception):
-    """A trial that gave no usable value; the message says why."""
+    """A trial without a usable value; the message gives the reason."""
 
 
 class StoppedError(Exception):
-    """The run is being stopped, so the trial was cut off; it neither succeeded nor failed."""
+    """The trial was interrupted because the run is stopping; it neither succeeded nor failed."""
 
 
 class Trial(Protocol):
-    """One worker's way to measure. Each worker has its own, used by one thread."""
+    """A way to measure candidates. Each worker has its own instance, used by one thread."""
 
     def measure(self, job: Issued, timeout: float | None) -> float:
-        """The value of a candidate; raises `TrialFailedError` when there is none."""
+        """The value of a candidate; raises `TrialFailedError` if there is none."""
 
     def close(self) -> None:
-        """Stop whatever is still running."""
+        """Stop any running trial."""
 
 
 def last_number(text: str) -> float:
-    """The last number printed, standing free; not finite, none at all, or a decimal comma is a failure."""
+    """The last separate number in the output. No number, a decimal comma or an infinity is a failure."""
     for piece in reversed(text.split()):
         if _DECIMAL_COMMA.fullmatch(piece.rstrip(".")):
-            raise TrialFailedError(f"{piece} may be one number or two: print a decimal point")
+            raise TrialFailedError(f"{piece} is ambiguous, one number or two: print a decimal point")
         for word in reversed(_SEPARATORS.split(piece)):
             value = _plain_number(word.removesuffix("."))
             if value is not None:
                 return usable(value)
-    raise TrialFailedError("no number was printed")
+    raise TrialFailedError("the program printed no number")
 
 
 def _plain_number(word: str) -> float | None:
@@ -65,7 +65,7 @@ def _plain_number(word: str) -> float | None:
 
 
 def usable(value: float) -> float:
-    """A value that can be told."""
+    """The value, if it can be recorded."""
     if not math.isfinite(value) or abs(value) > LARGEST_VALUE:
         raise TrialFailedError(f"the value {value} is not a usable number")
     return value
@@ -75,7 +75,7 @@ def usable(value: float) -> float:
 
 
 class CommandTemplate:
-    """A command line with `{column}` in its arguments; also `{id}`, `{ticket}` and `{index}`."""
+    """A command line with placeholders: `{column}`, `{id}`, `{ticket}` and `{index}`."""
 
     def __init__(self, command: str, columns: Sequence[str], id_column: str | None = None) -> None:
         try:
@@ -86,22 +86,24 @@ class CommandTemplate:
             raise SettingsError("the command is empty")
         self._arguments = [_parsed(argument) for argument in arguments]
         known = {"id", "ticket", "index", *columns}
-        twofold = ({"ticket", "index"} | ({"id"} - {id_column})) & {*columns}
+        ambiguous = ({"ticket", "index"} | ({"id"} - {id_column})) & {*columns}
         for _, name in (part for argument in self._arguments for part in argument):
             if name is not None and name not in known:
                 raise SettingsError(
-                    f"the command names {{{name}}}, which is no column; there are {sorted(known)}"
+                    f"the command contains {{{name}}}, which is not a column; the columns are {sorted(known)}"
                 )
-            if name in twofold:
-                raise SettingsError(f"{{{name}}} may be our own or the table's: rename that column")
+            if name in ambiguous:
+                raise SettingsError(
+                    f"{{{name}}} is ambiguous, because the table has a column of that name: rename the column"
+                )
         program = self._arguments[0]
         if all(name is None for _, name in program):
             text = "".join(literal for literal, _ in program)
             if shutil.which(text) is None:
-                raise SettingsError(f"{shown(text)} is not a program that can be run")
+                raise SettingsError(f"{shown(text)} is not an executable program")
 
     def filled(self, job: Issued, id_column: str) -> list[str]:
-        """The arguments for one candidate; whatever a cell holds stays one argument."""
+        """The arguments for one candidate; the text of a cell never becomes more than one argument."""
         cells = {
             **job.columns, id_column: job.id, "id": job.id, "ticket": str(job.ticket), "index": str(job.arm)
         }  # fmt: skip
@@ -112,19 +114,19 @@ class CommandTemplate:
 
 
 def _parsed(argument: str) -> list[tuple[str, str | None]]:
-    """Literal text and column names in turns; `{{` and `}}` are braces."""
+    """Pairs of literal text and column name; `{{` and `}}` stand for braces."""
     try:
         parts = list(string.Formatter().parse(argument))
     except ValueError as problem:
         raise SettingsError(f"{shown(argument)}: {problem}") from None
     for _, name, form, conversion in parts:
         if name is not None and (form or conversion or not name):
-            raise SettingsError(f"{shown(argument)}: braces hold the name of a column and nothing else")
+            raise SettingsError(f"{shown(argument)}: braces must contain a column name and nothing else")
     return [(literal, name) for literal, name, _, _ in parts]
 
 
 class CommandTrial:
-    """Runs a program for every candidate; the value is the last number it prints."""
+    """Run a program for every candidate; the value is the last number it prints."""
 
     def __init__(self, template: CommandTemplate, id_column: str) -> None:
         self._template, self._id_column = template, id_column
@@ -132,7 +134,7 @@ class CommandTrial:
         self._lock, self._closed = threading.Lock(), False
 
     def measure(self, job: Issued, timeout: float | None) -> float:
-        """Run it, wait for it, read what it printed."""
+        """Run the program, wait for it and read its output."""
         arguments = self._template.filled(job, self._id_column)
         with self._lock:
             if self._closed:
@@ -142,7 +144,7 @@ class CommandTrial:
             out, err = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
             kill(process)
-            _let_go(process)
+            _reap(process)
             raise TrialFailedError(f"no result within {timeout:g} s") from None
         if self._closed:
             raise StoppedError
@@ -152,7 +154,7 @@ class CommandTrial:
         return last_number(out)
 
     def close(self) -> None:
-        """Kill the program, with whatever it started."""
+        """Kill the program and all its child processes."""
         with self._lock:
             self._closed = True
         if self._process is not None:
@@ -160,18 +162,18 @@ class CommandTrial:
 
 
 def _started(arguments: Sequence[str], **streams: Any) -> subprocess.Popen[str]:
-    """A process in a session of its own, so that it can be ended with all its children."""
+    """Start a process in a new session, so that it can be killed together with its children."""
     try:
         return subprocess.Popen(
             arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
             start_new_session=True, **streams,
         )  # fmt: skip
     except (OSError, ValueError) as problem:  # ValueError: a NUL byte in an argument
-        raise TrialFailedError(f"cannot be started: {problem}") from None
+        raise TrialFailedError(f"the program cannot be started: {problem}") from None
 
 
-def _let_go(process: subprocess.Popen[str]) -> None:
-    """Reap a killed process; its pipes may still be held open by a descendant that left its session."""
+def _reap(process: subprocess.Popen[str]) -> None:
+    """Reap a killed process; a descendant that left the session may still hold its pipes open."""
     try:
         process.communicate(timeout=1.0)
     except subprocess.TimeoutExpired:
@@ -182,7 +184,7 @@ def _let_go(process: subprocess.Popen[str]) -> None:
 
 
 def kill(process: subprocess.Popen[Any]) -> None:
-    """End a process and everything it started."""
+    """Kill a process and all its child processes."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):

@@ -1,4 +1,4 @@
-"""Measuring by a Python function, in a process of its own that can be stopped and replaced."""
+"""Measure candidates with a Python function, in a separate process that can be killed and replaced."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from manyarms.errors import SettingsError, shown
 
 
 class PythonTrial:
-    """Keeps one process that has imported the function, and replaces it when it hangs or dies."""
+    """Call the function in one process, which is replaced if it hangs or dies."""
 
     def __init__(self, function: str, numeric: Sequence[str], id_column: str) -> None:
         if not re.fullmatch(r"[\w.]+:[\w.]+", function):
-            raise SettingsError(f"{shown(function)} is not of the form module:function")
+            raise SettingsError(f"{shown(function)} does not have the form module:function")
         self._function, self._numeric, self._id_column = function, set(numeric), id_column
         self._process: subprocess.Popen[bytes] | None = None
         self._unread = b""
         self._lock, self._closed = threading.Lock(), False
 
     def check(self) -> None:
-        """Start the process now: a function that cannot be imported is an error before the first ask."""
+        """Start the process, so that an import error is reported before the first ask."""
         try:
             self._child()
         except TrialFailedError as problem:
             raise SettingsError(str(problem)) from None
 
     def measure(self, job: Issued, timeout: float | None) -> float:
-        """Send the candidate, wait for the answer."""
+        """Send the candidate to the process and wait for the answer."""
         process = self._child()
         row = {name: _number(cell) if name in self._numeric else cell for name, cell in job.columns.items()}
         question = {
@@ -62,7 +62,7 @@ class PythonTrial:
             answer = self._answer(process, timeout)
         except (BrokenPipeError, EOFError):
             self._drop()
-            raise TrialFailedError("the process of the function ended") from None
+            raise TrialFailedError("the worker process of the function ended") from None
         if "error" in answer:
             raise TrialFailedError(str(answer["error"])[:LONGEST_NOTE])
         return usable(float(answer["value"]))
@@ -87,14 +87,14 @@ class PythonTrial:
         try:
             hello = self._answer(process, None)
         except EOFError:
-            hello = {"error": "the process of the function ended at once"}
+            hello = {"error": "the worker process of the function ended during start-up"}
         if "error" in hello:
             self._drop()
             raise TrialFailedError(f"{self._function}: {hello['error']}")
         return process
 
     def _answer(self, process: subprocess.Popen[bytes], timeout: float | None) -> dict[str, Any]:
-        """The next line the process writes."""
+        """The next line that the process writes."""
         assert process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ)
@@ -119,7 +119,7 @@ class PythonTrial:
             kill(process)
             process.wait()
             for stream in (process.stdin, process.stdout):
-                with contextlib.suppress(OSError):  # what could not be flushed to a process that is gone
+                with contextlib.suppress(OSError):  # data may be unflushed after the process has ended
                     if stream is not None:
                         stream.close()
 

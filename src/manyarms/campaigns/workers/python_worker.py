@@ -1,7 +1,7 @@
-"""The process that `run --python module:function` measures in: one JSON line in, one JSON line out.
+"""The worker process of `run --python module:function`: it answers each line of JSON with a line of JSON.
 
-It is started as a plain script and imports nothing but the standard library and the user's module. What the
-function prints goes to standard error, so it cannot be mistaken for an answer.
+It runs as a plain script and imports only the standard library and the user's module. Whatever the function
+prints goes to standard error, so that it cannot be mistaken for an answer.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def _function(name: str) -> Any:
     return found
 
 
-def _said(problem: BaseException) -> dict[str, str]:
+def _error(problem: BaseException) -> dict[str, str]:
     return {"error": f"{type(problem).__name__}: {problem}"}
 
 
 def main() -> None:
-    """Answer questions until the other side goes away; the function's own standard input is empty."""
+    """Answer questions until the input ends; the standard input of the function is empty."""
     questions = os.fdopen(os.dup(0), "rb")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -45,14 +45,14 @@ def main() -> None:
     try:
         function = _function(sys.argv[1])
     except Exception as problem:
-        answer(_said(problem))
+        answer(_error(problem))
         return
     answer({"ready": True})
     for line in questions:
         try:
             answer({"value": float(function(SimpleNamespace(**json.loads(line))))})
         except Exception as problem:
-            answer(_said(problem))
+            answer(_error(problem))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Evaluate a campaign by workers on this machine: adopt, ask, measure, tell, until something says stop.
+"""Measure a campaign with workers on this machine until a limit, a target or an interrupt ends the run.
 
-A run works in rounds. It takes up tickets whose worker is gone, or asks for a batch (by the rule, filled up
-to the number of workers), measures all of it, tells each result as it comes in, and goes on. Rounds do not
-depend on which worker was faster, so a run that was killed and started again asks what an uninterrupted one
-would have asked.
+A run works in rounds. It adopts tickets whose worker has ended, or asks for a batch (sized by the stopping
+rule, with at least one candidate per worker), measures the whole batch, and records each result as it
+arrives. Rounds do not depend on the speed of the workers, so a run that was killed and started again asks for
+the same candidates as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -20,58 +20,60 @@ from pathlib import Path
 
 from manyarms.campaigns.campaign import Campaign, Issued
 from manyarms.campaigns.pool_file.files import replacing
-from manyarms.campaigns.results_file import Outcome
+from manyarms.campaigns.queries import budget_left, ticket_counts
+from manyarms.campaigns.results_file import ReportedResult
 from manyarms.campaigns.store.schema import OPEN, TICKETS
 from manyarms.campaigns.store.store import Ticket
-from manyarms.campaigns.text import one_line
-from manyarms.campaigns.views import budget_left, ticket_counts
+from manyarms.campaigns.text import counted, one_line
 from manyarms.campaigns.workers.command_trials import LONGEST_NOTE, StoppedError, Trial, TrialFailedError
 from manyarms.campaigns.workers.processes import is_gone, own_name
 from manyarms.errors import BudgetSpentError, DatabaseError, NothingToAskError, TrialsFailingError
 from manyarms.support.interrupts import deferred_interrupts
 
-HOPELESS = 20  # failures in a row
-_FAREWELL = 2.0  # seconds that workers have to put down a trial that was cut off
-_Done = tuple[Issued, float | str | None]  # a value, why there is none, or None for a trial cut off
+MAX_CONSECUTIVE_FAILURES = 20  # failed trials in a row that end the run
+_STOP_SECONDS = 2.0  # how long to wait for interrupted workers
+_Finished = tuple[
+    Issued, float | str | None
+]  # the value, the reason of a failure, or None for an interrupted trial
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How to run: workers, when to stop, and what to do with a trial that gives nothing."""
+class RunPlan:
+    """The settings of a run: its workers, its limits, and the handling of failed trials."""
 
     workers: int = 1
-    batch: int | None = None  # exactly so many a round; None: the policy's rule, at least one a worker
-    trials: int | None = None  # at most so many in this run
-    until: float | None = None  # stop when a value reaches this
-    timeout: float | None = None  # seconds a trial
+    batch: int | None = None  # candidates per round; None: the stopping rule, at least one per worker
+    trials: int | None = None  # the largest number of trials in this run
+    until: float | None = None  # stop when a value reaches this target
+    timeout: float | None = None  # seconds per trial
     retries: int = 1
     lease_seconds: float = 300.0
 
 
 @dataclass
 class Tally:
-    """What a run did so far."""
+    """The progress of a run."""
 
     measured: int = 0
     failed: int = 0
     rounds: int = 0
     best: float | None = None
     stopped_because: str = ""
-    notes: list[str] = field(default_factory=list)  # why trials failed, the last few
+    notes: list[str] = field(default_factory=list)  # the reasons of the last few failures
 
 
-Follow = Callable[[Tally], None]
+OnProgress = Callable[[Tally], None]
 
 
 def run(
-    campaign: Campaign, make_trial: Callable[[], Trial], plan: Plan, follow: Follow | None = None
+    campaign: Campaign, make_trial: Callable[[], Trial], plan: RunPlan, on_progress: OnProgress | None = None
 ) -> Tally:
-    """Measure until the budget, the number of trials, the target or the pool ends it.
+    """Measure until the budget or the pool is exhausted, the number of trials is reached, or the target is.
 
-    On an exception, Ctrl-C among them, running trials are cut off; their tickets stay leased to this
-    process, and the next run on this machine takes them up again.
+    On an exception, including Ctrl-C, running trials are interrupted. Their tickets stay leased to this
+    process, and the next run on this machine adopts them.
     """
-    runner = _Runner(campaign, make_trial, plan, follow)
+    runner = _Runner(campaign, make_trial, plan, on_progress)
     try:
         runner.loop()
     finally:
@@ -81,12 +83,16 @@ def run(
 
 class _Runner:
     def __init__(
-        self, campaign: Campaign, make_trial: Callable[[], Trial], plan: Plan, follow: Follow | None
+        self,
+        campaign: Campaign,
+        make_trial: Callable[[], Trial],
+        plan: RunPlan,
+        on_progress: OnProgress | None,
     ) -> None:
-        self.campaign, self.plan, self.follow = campaign, plan, follow
+        self.campaign, self.plan, self.on_progress = campaign, plan, on_progress
         self.tally, self.name = Tally(), own_name()
         self._jobs: queue.SimpleQueue[Issued | None] = queue.SimpleQueue()
-        self._done: deque[_Done] = deque()  # measured and not told yet: emptied by telling alone
+        self._done: deque[_Finished] = deque()  # finished trials that are not recorded yet
         self._news = threading.Event()
         self._trials = [make_trial() for _ in range(plan.workers)]
         self._failures_in_a_row = 0
@@ -99,7 +105,7 @@ class _Runner:
     # ------------------------------------------------------------------ rounds
 
     def loop(self) -> None:
-        """Rounds until there is a reason to stop."""
+        """Run rounds until there is a reason to stop."""
         while not self.tally.stopped_because:
             jobs = self._round()
             if not jobs:
@@ -108,54 +114,54 @@ class _Runner:
             self.tally.rounds += 1
             self._measure(jobs)
             if self._left() == 0:
-                self.tally.stopped_because = self.tally.stopped_because or "trials done"
+                self.tally.stopped_because = self.tally.stopped_because or "trial limit reached"
 
     def _left(self) -> int | None:
         done = self.tally.measured + self.tally.failed
         return None if self.plan.trials is None else max(0, self.plan.trials - done)
 
     def _round(self) -> list[Issued]:
-        """Tickets to measure now: those without a worker first, else a new batch."""
+        """The tickets of the next round: abandoned ones first, otherwise a new batch."""
         left = self._left()
-        jobs = self._adopted(left)
+        jobs = self._adopt_abandoned(left)
         try:
             if not jobs:
-                jobs = self._asked(self.plan.batch, left)
+                jobs = self._ask(self.plan.batch, left)
             missing = self.plan.workers - len(jobs)
-            if self.plan.batch is None and missing > 0 and self._nothing_told():
-                jobs += self._filled_up(missing, None if left is None else left - len(jobs))
+            if self.plan.batch is None and missing > 0 and self._nothing_recorded():
+                jobs += self._fill_up(missing, None if left is None else left - len(jobs))
         except BudgetSpentError:
             self.tally.stopped_because = "" if jobs else "budget spent"
         except NothingToAskError:
             pass
         return jobs
 
-    def _asked(self, n: int | None, left: int | None) -> list[Issued]:
+    def _ask(self, n: int | None, left: int | None) -> list[Issued]:
         held = {"worker": self.name, "lease_seconds": self.plan.lease_seconds}
         if n is None:
             return self.campaign.ask(at_most=left, **held)  # type: ignore[arg-type]
         n = min([n, *(size for size in (left, self._budget_left()) if size)])
         try:
             return self.campaign.ask(n, **held)  # type: ignore[arg-type]
-        except NothingToAskError:  # fewer than n are left
+        except NothingToAskError:  # fewer than n candidates are left
             return self.campaign.ask(at_most=n, **held)  # type: ignore[arg-type]
 
-    def _filled_up(self, missing: int, left: int | None) -> list[Issued]:
-        """A batch that leaves workers idle gets company, chosen with the batch taken as pulled."""
+    def _fill_up(self, missing: int, left: int | None) -> list[Issued]:
+        """Ask for more candidates if the batch would leave workers idle; the batch counts as pulled."""
         n = min([missing, *(size for size in (left, self._budget_left()) if size is not None)])
-        return self._asked(n, None) if n > 0 else []
+        return self._ask(n, None) if n > 0 else []
 
     def _budget_left(self) -> int | None:
         return budget_left(self.campaign.settings.budget, ticket_counts(self.campaign))
 
-    def _nothing_told(self) -> bool:
-        """Whether no result came in since the last batch was asked, by anybody."""
+    def _nothing_recorded(self) -> bool:
+        """Whether no result has been recorded by anyone since the last ask."""
         with self.campaign.store.reading() as connection:
             seen = self.campaign.store.snapshot(connection)
         return seen.sequence == seen.folded
 
-    def _adopted(self, at_most: int | None) -> list[Issued]:
-        """Open tickets of runs that are gone: their lease is over, or their process on this machine is."""
+    def _adopt_abandoned(self, at_most: int | None) -> list[Issued]:
+        """Open tickets of ended runs: the lease has expired, or the process on this machine has ended."""
         store, moment = self.campaign.store, time.time()
         leased = (TICKETS.c.state == OPEN, TICKETS.c.lease_until.is_not(None))
         with store.reading() as connection:
@@ -166,7 +172,7 @@ class _Runner:
             orphans = orphans[:at_most]
             tickets = [each.ticket for each in orphans]
             store.lease(connection, tickets, self.name, moment + self.plan.lease_seconds)
-        return self.campaign.reissued(orphans, "taken up again")
+        return self.campaign.reissued(orphans, "adopted from an ended run")
 
     # ------------------------------------------------------------------ measuring
 
@@ -176,7 +182,7 @@ class _Runner:
             self._news.set()
 
     def _attempts(self, trial: Trial, job: Issued) -> float | str | None:
-        """The value, or why there is none; None when the run is being stopped."""
+        """The value or the reason of the failure; None if the run is stopping."""
         why = ""
         for _ in range(1 + self.plan.retries):
             try:
@@ -185,7 +191,7 @@ class _Runner:
                 why = str(problem)
             except StoppedError:
                 return None
-            except Exception as problem:  # a worker thread must answer, or the run would wait for ever
+            except Exception as problem:  # the thread must return an answer, or the run would wait forever
                 why = f"{type(problem).__name__}: {problem}"
         return why
 
@@ -198,9 +204,9 @@ class _Runner:
             self._news.wait(max(0.0, renew - time.monotonic()))
             with deferred_interrupts():
                 waiting -= self._tell_finished()
-            if self._failures_in_a_row >= HOPELESS:
+            if self._failures_in_a_row >= MAX_CONSECUTIVE_FAILURES:
                 raise TrialsFailingError(
-                    f"the last {self._failures_in_a_row} trials all failed: {self.tally.notes[-1]}"
+                    f"the last {self._failures_in_a_row} trials failed; the latest: {self.tally.notes[-1]}"
                 )
             if self.tally.stopped_because:
                 self.campaign.give_up(waiting, self.name)
@@ -210,28 +216,28 @@ class _Runner:
                 renew = time.monotonic() + self.plan.lease_seconds / 3
 
     def _tell_finished(self) -> set[int]:
-        """Tell all trials that are over; their tickets. What the database refuses is in a file afterwards."""
+        """Record all finished trials and return their tickets; results that cannot be stored go to a file."""
         self._news.clear()
         done = [self._done.popleft() for _ in range(len(self._done))]
         self._tell(done)
         return {job.ticket for job, _ in done}
 
-    def _tell(self, done: Sequence[_Done]) -> None:
-        outcomes = [_outcome(job, value) for job, value in done if value is not None]
+    def _tell(self, done: Sequence[_Finished]) -> None:
+        outcomes = [_reported(job, value) for job, value in done if value is not None]
         if not outcomes:
             return
         try:
             self.campaign.tell(outcomes)
         except DatabaseError as problem:
-            raise DatabaseError(f"{problem}; {self._rescued(outcomes)}") from problem
+            raise DatabaseError(f"{problem}; {self._save_unrecorded(outcomes)}") from problem
         for outcome in outcomes:
             self._count(outcome)
-        if self.follow is not None:
-            self.follow(self.tally)
+        if self.on_progress is not None:
+            self.on_progress(self.tally)
 
-    def _rescued(self, outcomes: Sequence[Outcome]) -> str:
-        """Results that the database did not take, in a file of their own that can be told later."""
-        path = Path(f"untold-{os.getpid()}-{time.time_ns()}.csv")
+    def _save_unrecorded(self, outcomes: Sequence[ReportedResult]) -> str:
+        """Write results that the database refused to a results file, which can be imported later."""
+        path = Path(f"unrecorded-{os.getpid()}-{time.time_ns()}.csv")
         with replacing(path) as stream:
             writer = csv.writer(stream)
             writer.writerow(["ticket", "value", "failed"])
@@ -239,9 +245,9 @@ class _Runner:
                 [each.ticket, "" if each.value is None else each.value, int(each.value is None)]
                 for each in outcomes
             )
-        return f"{len(outcomes)} results are in {path}: tell that file later"
+        return f"saved {counted(len(outcomes), 'result')} to {path}: import that file with `manyarms tell`"
 
-    def _count(self, outcome: Outcome) -> None:
+    def _count(self, outcome: ReportedResult) -> None:
         tally, sign = self.tally, self.campaign.settings.sign
         if outcome.value is None:
             tally.failed += 1
@@ -261,29 +267,30 @@ class _Runner:
             store.lease(connection, tickets, self.name, time.time() + self.plan.lease_seconds)
 
     def stop(self) -> None:
-        """Cut off what is running, let the threads go, and tell what was measured until then."""
+        """Interrupt running trials, end the threads, and record the results measured so far."""
         for trial in self._trials:
             trial.close()
         for _ in self._trials:
             self._jobs.put(None)
-        deadline = time.monotonic() + _FAREWELL
+        deadline = time.monotonic() + _STOP_SECONDS
         with deferred_interrupts():
             for thread in self._threads:
                 thread.join(max(0.0, deadline - time.monotonic()))
             self._tell_finished()
 
 
-def _outcome(job: Issued, value: float | str) -> Outcome:
+def _reported(job: Issued, value: float | str) -> ReportedResult:
     where = f"ticket {job.ticket}"
     if isinstance(value, str):
-        return Outcome(where, job.ticket, None, None, note=one_line(value)[:LONGEST_NOTE])
-    return Outcome(where, job.ticket, None, value)
+        return ReportedResult(where, job.ticket, None, None, note=one_line(value)[:LONGEST_NOTE])
+    return ReportedResult(where, job.ticket, None, value)
 
 
 def _abandoned(ticket: Ticket, moment: float) -> bool:
-    """Whether whoever held the ticket is gone.
+    """Whether the holder of the ticket has ended.
 
-    Asked when this run holds no ticket: one under its own name is of an earlier run in this process.
+    This is called while this run holds no ticket, so a ticket under its own name belongs to an earlier run
+    of the same process.
     """
     overdue = ticket.lease_until is not None and ticket.lease_until < moment
     return overdue or ticket.worker == own_name() or is_gone(ticket.worker)

@@ -1,0 +1,130 @@
+"""Read a campaign: its history, its batches, its ticket counts, and the best candidates.
+
+`status.py` summarises a campaign, `export.py` writes its history to a file, and `report/collect.py` gathers
+the data of the report page; all three are built on these queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sqlalchemy import func, select
+
+from manyarms.campaigns.assumptions import Units, grouped
+from manyarms.campaigns.campaign import Campaign
+from manyarms.campaigns.next_batch import current, values_of
+from manyarms.campaigns.report.values import TopRow
+from manyarms.campaigns.store.schema import ARMS, BATCHES, OPEN, RESULTS, TICKETS, same_ticket
+from manyarms.campaigns.store.store import Snapshot
+from manyarms.errors import NoResultsError
+from manyarms.run.optimizer import Optimizer
+
+
+@dataclass(frozen=True)
+class HistoryRow:
+    """One recorded result, in the user's units. Rows are numbered from 1 in the order of recording."""
+
+    number: int
+    ticket: int | None
+    id: str
+    value: float | None
+    failed: bool
+    note: str | None
+    predicted: float | None
+    predicted_std: float | None
+    predicted_lower: float | None  # lower and upper end of the 90 % prediction interval of a measured value
+    predicted_upper: float | None
+    batch: int | None
+    told_at: str
+
+
+def history(campaign: Campaign) -> list[HistoryRow]:
+    """Every recorded result, in the order of recording."""
+    same_arm = (ARMS.c.campaign == RESULTS.c.campaign) & (ARMS.c.arm == RESULTS.c.arm)
+    wanted = (
+        select(
+            RESULTS.c.ticket, ARMS.c.name.label("id"), RESULTS.c.value, RESULTS.c.failed, RESULTS.c.note,
+            TICKETS.c.predicted, TICKETS.c.predicted_std, TICKETS.c.predicted_lower,
+            TICKETS.c.predicted_upper, TICKETS.c.batch, RESULTS.c.told_at,
+        )
+        .join(ARMS, same_arm).outerjoin(TICKETS, same_ticket())
+        .where(RESULTS.c.campaign == campaign.store.id).order_by(RESULTS.c.sequence)
+    )  # fmt: skip
+    with campaign.store.reading() as connection:
+        rows = connection.execute(wanted).mappings().all()
+    return [HistoryRow(number, **row) for number, row in enumerate(rows, start=1)]
+
+
+def batches(campaign: Campaign) -> list[dict[str, Any]]:
+    """Every batch handed out, with the columns of its database row."""
+    wanted = select(BATCHES).where(BATCHES.c.campaign == campaign.store.id).order_by(BATCHES.c.number)
+    with campaign.store.reading() as connection:
+        rows = connection.execute(wanted).mappings().all()
+    return [{key: value for key, value in row.items() if key != "campaign"} for row in rows]
+
+
+def ticket_counts(campaign: Campaign) -> dict[str, int]:
+    """The number of open, told, failed and forgotten tickets; `leased` counts open ones held by a run."""
+    counted = (
+        select(TICKETS.c.state, func.count(), func.count(TICKETS.c.lease_until))
+        .where(TICKETS.c.campaign == campaign.store.id)
+        .group_by(TICKETS.c.state)
+    )
+    with campaign.store.reading() as connection:
+        rows = connection.execute(counted).all()
+    counts = {"open": 0, "told": 0, "failed": 0, "forgotten": 0} | {row[0]: row[1] for row in rows}
+    return counts | {"leased": sum(row[2] for row in rows if row[0] == OPEN)}
+
+
+def budget_left(budget: int | None, counts: Mapping[str, int]) -> int | None:
+    """The number of tickets that may still be handed out; forgotten ones do not count. None: no limit."""
+    if budget is None:
+        return None
+    return max(0, budget - counts["open"] - counts["told"] - counts["failed"])
+
+
+def snapshot(campaign: Campaign) -> Snapshot:
+    """Everything the next ask depends on, at one moment."""
+    with campaign.store.reading() as connection:
+        return campaign.store.snapshot(connection)
+
+
+def best_measured(results: list[HistoryRow], sign: float) -> dict[str, Any] | None:
+    """The candidate with the best average of its own results.
+
+    No model is involved, so a candidate with a single lucky measurement may come first.
+    """
+    values = grouped((each.id, each.value) for each in results)
+    if not values:
+        return None
+    name = max(values, key=lambda id: sign * sum(values[id]) / len(values[id]))
+    return {"id": name, "average": sum(values[name]) / len(values[name]), "pulls": len(values[name])}
+
+
+def best(campaign: Campaign, k: int = 20, everywhere: bool = False) -> list[TopRow]:
+    """The k candidates with the best model mean among those measured or, with `everywhere`, in the pool."""
+    seen = snapshot(campaign)
+    if not values_of(seen):
+        raise NoResultsError("the campaign has no results yet")
+    return top_rows(campaign, seen, *current(campaign.ground, seen), k, everywhere)
+
+
+def top_rows(
+    campaign: Campaign, seen: Snapshot, run: Optimizer, units: Units, k: int, everywhere: bool = False
+) -> list[TopRow]:
+    """The rows of `best`, from a model that has already been updated with every result."""
+    mean, std = run.predict()
+    arms = np.arange(campaign.pool.n_arms) if everywhere else run.history.arms
+    top = arms[np.argsort(-mean[arms], kind="stable")[:k]].tolist()
+    values = grouped((each.arm, each.value) for each in seen.results)
+    columns = campaign.source.columns(top)
+    return [
+        TopRow(
+            rank, str(campaign.pool.id_of(arm)), units.value(float(mean[arm])), units.spread(float(std[arm])),
+            len(values[arm]), float(np.mean(values[arm])) if values[arm] else float("nan"), own,
+        )
+        for rank, (arm, own) in enumerate(zip(top, columns, strict=True), start=1)
+    ]  # fmt: skip

@@ -1,0 +1,111 @@
+"""The status of a campaign: settings, counts, the learned model and the assumptions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from manyarms.campaigns.assumptions import assumed_units
+from manyarms.campaigns.campaign import Campaign
+from manyarms.campaigns.model_summary import model_facts, model_lines
+from manyarms.campaigns.next_batch import values_of
+from manyarms.campaigns.queries import batches, best_measured, budget_left, history, snapshot, ticket_counts
+from manyarms.campaigns.settings import AUTO, Settings
+from manyarms.campaigns.store.store import Snapshot
+from manyarms.campaigns.text import counted
+from manyarms.kernels.describe import from_description
+from manyarms.learning import LearnedModel
+from manyarms.run.compact_state import CompactState
+
+
+def status(campaign: Campaign, model: LearnedModel | None = None) -> dict[str, Any]:
+    """Settings, counts, and the model learned by the last ask (or the model passed in).
+
+    Nothing is fitted or predicted, and the pool is not read.
+    """
+    settings, results, asked = campaign.settings, history(campaign), batches(campaign)
+    counts, seen = ticket_counts(campaign), snapshot(campaign)
+    if model is None and seen.state is not None:
+        model = CompactState.from_bytes(seen.state).model
+    rewards = [(arm, settings.sign * value) for arm, value in values_of(seen)]
+    return {
+        "campaign": str(campaign.store.where),
+        "created_at": campaign.created_at,
+        "goal": settings.goal,
+        "pool": {
+            "path": str(settings.source.path), "candidates": settings.source.n_arms,
+            "id": settings.source.id, "digest": settings.source.digest,
+        },
+        "policy": {"name": settings.policy, **settings.options},
+        "kernel": settings.kernel or AUTO,
+        "model": None if model is None else model_facts(model, settings.columns, rewards),
+        "seed": settings.seed,
+        "budget": settings.budget,
+        "budget_left": budget_left(settings.budget, counts),
+        "repeats": settings.repeats,
+        "max_failures": settings.max_failures,
+        "batches": len(asked),
+        "tickets": counts,
+        "results": {
+            "values": sum(not each.failed for each in results),
+            "failed": sum(each.failed for each in results),
+            "unasked": sum(each.ticket is None for each in results),
+            "candidates": len({each.id for each in results if not each.failed}),
+        },
+        "best_measured": best_measured(results, settings.sign),
+        "last_batch": asked[-1] if asked else None,
+        "assumptions": _assumptions(settings, model, seen),
+    }  # fmt: skip
+
+
+def _assumptions(settings: Settings, model: LearnedModel | None, seen: Snapshot) -> list[str]:
+    """What was assumed by `new`, followed by what the model has assumed since, without repetition."""
+    since: tuple[str, ...] = ()
+    if not settings.learned:
+        given = settings.noise, settings.signal, settings.mean
+        since = assumed_units(settings.sign, *given, values_of(seen)).assumptions
+    elif model is not None:
+        since = tuple(model.assumptions)
+    return list(dict.fromkeys((*settings.assumptions, *since)))
+
+
+def status_lines(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """What `status` returns, as labelled lines of text."""
+    pool, tickets, results = found["pool"], found["tickets"], found["results"]
+    ids = "the row number" if pool["id"] is None else f"column {pool['id']!r}"
+    policy = dict(found["policy"])
+    held = f"; {tickets['leased']} of the open ones are held by a run" if tickets["leased"] else ""
+    lines = [
+        ("campaign", found["campaign"]),
+        ("created", found["created_at"]),
+        ("goal", found["goal"]),
+        ("pool", f"{pool['path']}: {counted(pool['candidates'], 'candidate')}, identified by {ids}"),
+        ("policy", _options(policy.pop("name"), policy)),
+        *(
+            model_lines(found["model"])
+            if found["kernel"] == AUTO
+            else [("kernel", repr(from_description(found["kernel"])))]
+        ),
+        ("seed", str(found["seed"])),
+        ("repeats", str(found["repeats"])),
+        ("budget", "none" if found["budget"] is None else f"{found['budget']}, {found['budget_left']} left"),
+        ("batches", str(found["batches"])),
+        ("tickets", ", ".join(f"{tickets[name]} {name}" for name in ("open", "told", "failed", "forgotten"))
+                    + held),
+        ("results", f"{counted(results['values'], 'value')} of "
+                    f"{counted(results['candidates'], 'candidate')}, "
+                    f"{counted(results['failed'], 'failed trial')}, {results['unasked']} without a ticket"),
+    ]  # fmt: skip
+    if found["best_measured"]:
+        top = found["best_measured"]
+        count = counted(top["pulls"], "measurement")
+        lines.append(("best measured", f"{top['id']}: average {top['average']:.6g} of {count}"))
+    if found["last_batch"]:
+        last = found["last_batch"]
+        lines.append(("last batch", f"{counted(last['size'], 'ticket')} at {last['asked_at']}, "
+                      f"ended because: {last['ended_because']}; {last['dictionary_size']} inducing arms, "
+                      f"{last['seconds']:.2f} s"))  # fmt: skip
+    return lines + [("assumed", sentence) for sentence in found["assumptions"]]
+
+
+def _options(name: str, options: dict[str, Any]) -> str:
+    return ", ".join([name, *(f"{key} = {value}" for key, value in options.items())])

@@ -1,0 +1,131 @@
+"""The options of `manyarms new`, in the groups that `--help` shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from manyarms.campaigns.assumptions import KERNELS
+from manyarms.campaigns.resolve_settings import DEFAULT_SMOOTHNESS
+from manyarms.campaigns.settings import Request
+from manyarms.policies import BBKB, SGPTS
+
+_TABLE, _MODEL = "Table of candidates", "Model (learned from the results unless --kernel is given)"
+_POLICY, _LIMITS = "Policy", "Limits"
+
+
+def _option(*names: str, help: str, panel: str, default: Any = False) -> Any:
+    """An option whose default is chosen later, by `Request` or from the pool, and documented here."""
+    shown = default if isinstance(default, bool) else str(default)
+    return typer.Option(*names, help=help, rich_help_panel=panel, show_default=shown)
+
+
+Config = Annotated[
+    Path | None,
+    typer.Option(help="TOML file with the same settings. Options on the command line take precedence."),
+]
+
+Pool = Annotated[
+    str | None,
+    _option("--pool", panel=_TABLE, help="File with one candidate per row: CSV, TSV, Parquet, npy or npz."),
+]
+Id = Annotated[
+    str | None,
+    _option("--id", panel=_TABLE, help="Column with a unique name for each candidate.", default="row number"),
+]
+Features = Annotated[
+    list[str] | None,
+    _option("--features", panel=_TABLE, help="Numeric columns, separated by commas.", default="all others"),
+]
+Categories = Annotated[
+    list[str] | None,
+    _option("--categories", panel=_TABLE, default="none",
+            help="Categorical columns (at most 100 different texts each), separated by commas."),
+]  # fmt: skip
+Smiles = Annotated[
+    str | None,
+    _option("--smiles", panel=_TABLE, help="Column of SMILES strings, used instead of features."),
+]
+Bits = Annotated[
+    str | None,
+    _option("--bits", panel=_TABLE,
+            help="Column of bit strings such as 01101, all of one length, used instead of features."),
+]  # fmt: skip
+Maximize = Annotated[
+    bool | None,
+    _option("--maximize/--minimize", panel=_TABLE, help="Whether larger or smaller values are better.",
+            default=Request.goal.replace("ise", "ize")),
+]  # fmt: skip
+
+KernelName = Annotated[
+    str | None,
+    _option("--kernel", panel=_MODEL, default="learned from the results",
+            help=f"Kernel: {', '.join(KERNELS[:-1])} or {KERNELS[-1]}."),
+]  # fmt: skip
+Lengthscale = Annotated[
+    str | None,
+    _option("--lengthscale", panel=_MODEL, default=Request.lengthscale,
+            help="With --kernel: one length-scale, or one per feature separated by commas, in the units of "
+            "the features."),
+]  # fmt: skip
+Smoothness = Annotated[
+    float | None,
+    _option("--smoothness", panel=_MODEL, help="With --kernel matern: the smoothness ν.",
+            default=DEFAULT_SMOOTHNESS),
+]  # fmt: skip
+Noise = Annotated[
+    str | None,
+    _option("--noise", panel=_MODEL, default=Request.noise,
+            help="With --kernel: standard deviation of the measurement noise, in the units of the values."),
+]  # fmt: skip
+Signal = Annotated[
+    str | None,
+    _option("--signal", panel=_MODEL, default=Request.signal,
+            help="With --kernel: standard deviation of the true values over the pool."),
+]  # fmt: skip
+Mean = Annotated[
+    str | None,
+    _option("--mean", panel=_MODEL, default=Request.mean,
+            help="With --kernel: mean of the true values over the pool."),
+]  # fmt: skip
+
+PolicyName = Annotated[
+    str | None,
+    _option("--policy", panel=_POLICY, help="Algorithm that chooses the candidates.",
+            default="BBKB, with its local stopping rule when the model is learned"),
+]  # fmt: skip
+Width = Annotated[
+    str | None,
+    _option("--width", panel=_POLICY,
+            default=f"{BBKB.practical:g}; {SGPTS.practical:g} for Thompson sampling",
+            help="Width β of the confidence bounds: a number of posterior standard deviations, or the name "
+            "of a width from the papers."),
+]  # fmt: skip
+Options = Annotated[
+    list[str] | None,
+    _option("--option", "-o", panel=_POLICY, help="Any other setting of the policy, as NAME=VALUE."),
+]
+Seed = Annotated[int | None, _option("--seed", panel=_POLICY, help="Random seed.", default=Request.seed)]
+
+Budget = Annotated[
+    int | None,
+    _option("--budget", panel=_LIMITS, help="Largest number of tickets to hand out.", default="no limit"),
+]
+Repeats = Annotated[
+    str | None,
+    _option("--repeats", panel=_LIMITS, default=Request.repeats,
+            help="Whether a candidate may be asked for again: allow, forbid, fresh (only after every "
+            "candidate has been tried), or the largest number of times."),
+]  # fmt: skip
+MaxFailures = Annotated[
+    int | None,
+    _option("--max-failures", panel=_LIMITS, default=Request.max_failures,
+            help="Number of failed trials after which a candidate is excluded; 0 never excludes one."),
+]  # fmt: skip
+Storage = Annotated[
+    str | None,
+    _option("--storage", panel=_LIMITS, default="float64; float32 for large pools",
+            help="Precision of the stored model columns: float64, or float32 for half the memory."),
+]  # fmt: skip

@@ -1,0 +1,211 @@
+"""`--help` shows every default, and each default shown is the value that is used."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import typer.main
+
+from manyarms.campaigns.campaign import Campaign
+from manyarms.campaigns.next_batch import current
+from manyarms.campaigns.queries import batches, snapshot
+from manyarms.cli.main import app
+from tests.campaigns.support import cli, command, made, step, write_pool
+
+COMMANDS: dict[str, Any] = dict(typer.main.get_command(app).commands)
+
+# The text in `[default: …]` of every option that has one. Typer puts brackets around a described default.
+DEFAULTS = {
+    "new": {
+        "--id": "(row number)",
+        "--features": "(all others)",
+        "--categories": "(none)",
+        "--maximize": "(maximize)",
+        "--kernel": "(learned from the results)",
+        "--lengthscale": "(auto)",
+        "--smoothness": "(2.5)",
+        "--noise": "(auto)",
+        "--signal": "(auto)",
+        "--mean": "(auto)",
+        "--policy": "(BBKB, with its local stopping rule when the model is learned)",
+        "--width": "(1.5; 1 for Thompson sampling)",
+        "--seed": "(0)",
+        "--budget": "(no limit)",
+        "--repeats": "(forbid)",
+        "--max-failures": "(1)",
+        "--storage": "(float64; float32 for large pools)",
+    },
+    "ask": {"-n": "(the policy's stopping rule decides)", "--lease": "(never)"},
+    "best": {"-k": "20"},
+    "history": {"--last": "20"},
+    "report": {"--html": "(NAME.html, after the campaign's name)", "-k": "20"},
+    "run": {
+        "--workers": "1",
+        "--batch": "(the policy's stopping rule, at least one per worker)",
+        "--trials": "(no limit)",
+        "--until": "(no target)",
+        "--timeout": "(no limit)",
+        "--retries": "1",
+        "--lease": "300.0",
+    },
+    "reproduce": {"--out": "(reproduction/NAME)", "--workers": "(one per core)"},
+}
+
+
+def shown_help(*arguments: str, columns: int = 250) -> str:
+    """What `--help` prints on a wide terminal without colours, on one line and without frames."""
+    plain = {"COLUMNS": str(columns), "TERMINAL_WIDTH": str(columns), "NO_COLOR": "1", "TERM": "dumb"}
+    kept = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "PY_COLORS")}
+    done = subprocess.run(
+        [sys.executable, "-m", "manyarms", *arguments, "--help"],
+        capture_output=True, text=True, check=False, timeout=120, env=kept | plain,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "\x1b" not in done.stdout
+    return re.sub(r"[\s│╭╮╰╯─]+", " ", done.stdout)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_shows_every_text_and_every_default(name: str) -> None:
+    page = shown_help(name)
+    expected = DEFAULTS.get(name, {})
+    for parameter in COMMANDS[name].params:
+        if parameter.name == "help":
+            continue
+        assert parameter.help, f"{name} {parameter.name} has no help text"
+        assert re.fullmatch(r"[A-Z].*\.", parameter.help), f"not a sentence: {parameter.help}"
+        default = next((expected[flag] for flag in parameter.opts if flag in expected), None)
+        shown = " ".join(parameter.help.split()) + ("" if default is None else f" [default: {default}]")
+        assert shown in page, shown
+    assert page.count("[default: ") == len(expected)
+    assert COMMANDS[name].help.split("\n\n")[0] in page
+
+
+def test_the_list_of_commands_says_what_each_one_does() -> None:
+    page = shown_help()
+    for name, each in COMMANDS.items():
+        first = each.help.split("\n\n")[0]
+        assert f"{name} {first}" in page
+        assert re.fullmatch(r"[A-Z].*\.", first)
+
+
+# ------------------------------------------------------------------ the values really used
+
+
+def created(folder: Path, *options: object) -> Any:
+    """The status of a new campaign with these options."""
+    name = f"c{len(list(folder.glob('*.db')))}.db"
+    done = cli("new", folder / name, "--pool", folder / "pool.csv", *options, "--json")
+    assert done.code == 0, done.err
+    return done.json
+
+
+def test_defaults_of_new(tmp_path: Path) -> None:
+    points = np.random.default_rng(0).random((30, 2))
+    (tmp_path / "pool.csv").write_text("x1,x2\n" + "".join(f"{a},{b}\n" for a, b in points))
+    found = created(tmp_path)
+    assert found["pool"]["id"] is None
+    assert (found["goal"], found["kernel"], found["seed"]) == ("maximise", "auto", 0)
+    assert (found["budget"], found["repeats"], found["max_failures"]) == (None, "forbid", 1)
+    assert found["policy"] == {"name": "BBKB", "width": "auto", "local": True}
+    with Campaign(tmp_path / "c0.db") as campaign:
+        assert campaign.pool.names == ["x1", "x2"]
+        assert campaign.settings.storage == "float64"
+        issued = campaign.ask()
+        rows = "".join(f"{each.ticket},{each.columns['x1']}\n" for each in issued)
+        campaign.tell_bytes(f"ticket,value\n{rows}".encode(), "r.csv")
+        run, _ = current(campaign.ground, snapshot(campaign))
+        assert run.policy.width == 1.5
+    given = created(tmp_path, "--kernel", "matern")
+    assert given["kernel"]["nu"] == 2.5
+    assert given["policy"] == {"name": "BBKB", "width": 1.5}
+    assert len(given["assumptions"]) == 4  # length-scales, mean, signal and noise
+    assert created(tmp_path, "--kernel", "matern", "--policy", "sgpts")["policy"]["width"] == 1.0
+
+
+def test_defaults_of_best_history_report_and_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_pool(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    with made(tmp_path, repeats="forbid") as campaign:
+        step(campaign, 25)
+    assert len(cli("best", "c.db", "--json").json["best"]) == 20
+    found = cli("history", "c.db", "--json").json
+    assert (len(found["results"]), found["total"]) == (20, 25)
+    done = cli("report", "c.db", "--json")
+    assert (done.json["out"], len(done.json["report"]["top"])) == ("c.html", 20)
+    assert (tmp_path / "c.html").is_file()
+    assert cli("ask", "c.db", "--json").code == 0
+    assert cli("status", "c.db", "--json").json["tickets"]["leased"] == 0  # no lease: tickets never expire
+    with Campaign("c.db") as campaign:
+        assert batches(campaign)[0]["ended_because"] != batches(campaign)[1]["ended_because"]
+
+
+def test_defaults_of_run(tmp_path: Path) -> None:
+    """One worker, one retry, and no limit but the budget."""
+    write_pool(tmp_path)
+    made(tmp_path, budget=4).close()
+    (tmp_path / "flaky.py").write_text(
+        "import os\n"
+        "def measure(arm):\n"
+        "    with open('attempts', 'a') as log:\n"
+        "        log.write(f'{arm.ticket} {os.getpid()}\\n')\n"
+        "    if arm.ticket == 2:\n"
+        "        raise ValueError('broken')\n"
+        "    return 1.0\n"
+    )
+    done = command("run", "c.db", "--python", "flaky:measure", "--json", cwd=tmp_path)
+    assert (done.json["measured"], done.json["failed"]) == (3, 1)
+    assert done.json["stopped_because"] == "budget spent"
+    attempts = [line.split() for line in (tmp_path / "attempts").read_text().splitlines()]
+    assert [ticket for ticket, _ in attempts].count("2") == 2
+    assert len({process for _, process in attempts}) == 1
+
+
+# ------------------------------------------------------------------ ways to start it
+
+
+def test_the_module_runs_like_the_command() -> None:
+    version = subprocess.run(
+        [sys.executable, "-m", "manyarms", "--version"], capture_output=True, text=True, check=True
+    ).stdout
+    assert version == cli("--version").out
+    assert "Usage: manyarms ask [OPTIONS]" in shown_help("ask")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shell_completion_knows_commands_and_options(shell: str) -> None:
+    def completed(line: str) -> str:
+        words = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" ")), "_TYPER_COMPLETE_ARGS": line}
+        done = subprocess.run(
+            [sys.executable, "-m", "manyarms"], capture_output=True, text=True, check=False,
+            env=os.environ | words | {
+                "_MANYARMS_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+            },
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "report" in completed("manyarms rep")
+    assert "reproduce" in completed("manyarms rep")
+    assert "status" not in completed("manyarms rep")
+    assert "--at-most" in completed("manyarms ask --at")
+
+
+def test_completion_can_be_installed_and_shown() -> None:
+    page = shown_help()
+    assert "--install-completion" in page
+    assert "--show-completion" in page
+    script = subprocess.run(
+        [sys.executable, "-m", "manyarms", "--show-completion", "bash"],
+        capture_output=True, text=True, check=False,
+        env=os.environ | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
+    )  # fmt: skip
+    assert script.returncode == 0, script.stderr
+    assert "_MANYARMS_COMPLETE=complete_bash" in script.stdout
