@@ -149,7 +149,8 @@ def tell(
         say(
             f"Imported {counted(summary.new, 'new result')} ({summary.failed} failed, "
             f"{summary.unasked} without a ticket, {summary.late} late). "
-            f"Skipped {counted(summary.known, 'recorded result')} and {counted(summary.unmeasured, 'row')} without a value."
+            f"Skipped {counted(summary.known, 'recorded result')} "
+            f"and {counted(summary.unmeasured, 'row')} without a value."
         )
 
 
