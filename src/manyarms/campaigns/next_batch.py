@@ -130,7 +130,7 @@ def current(ground: Ground, seen: Snapshot, plate: bool = False) -> tuple[Optimi
 
 def _made_for_the_pool(policy: Policy) -> bool:
     """Whether the policy looks at the whole pool when it begins: for a feature map, or for prior draws."""
-    own = ("on", "feature_map", "prior", "posterior")
+    own = ("on", "feature_map", "prior", "process")
     return any(getattr(type(policy), name) is not getattr(Policy, name) for name in own)
 
 
