@@ -130,7 +130,7 @@ def test_learning_on_the_arms_pulled_is_learning_on_the_whole_pool(n_told):
     learned = CompactState.of(few, with_feedback(few, state)).expanded(kept, 300)
     found = ma.Optimizer.of(whole, learned.on(whole))
     opt.tell(arms=arms, rewards=problem.truth[arms])
-    expected = with_feedback(opt._context, opt._state).belief.posterior
+    expected = with_feedback(opt.context, opt.state).belief.posterior
     assert set(found.posterior.inducing.tolist()) == set(expected.inducing.tolist())
     np.testing.assert_allclose(found.posterior.mean, expected.mean, atol=1e-7)
     np.testing.assert_allclose(found.posterior.variance, expected.variance, atol=1e-7)

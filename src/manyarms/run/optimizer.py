@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from manyarms.choice.prior_draws import CorrectedPrior, PriorSampler
+from manyarms.choice.prior_draws import CorrectedPrior
 from manyarms.choice.prior_features import prior_over
 from manyarms.choice.thompson_draws import FunctionDraws, draw_functions
 from manyarms.errors import NoResultsError
@@ -170,6 +170,16 @@ class Optimizer:
     # ------------------------------------------------------------------ looking
 
     @property
+    def context(self) -> RunContext:
+        """What the run was asked to do: pool, requested policy, seed and rules."""
+        return self._context
+
+    @property
+    def state(self) -> RunState:
+        """Everything that has happened so far, as one immutable value."""
+        return self._state
+
+    @property
     def pool(self) -> Pool:
         """The candidates."""
         return self._context.pool
@@ -204,10 +214,9 @@ class Optimizer:
         return self._state.belief.policy
 
     @property
-    def prior(self) -> PriorSampler | None:
+    def prior(self) -> CorrectedPrior | None:
         """What Thompson draws start from, where the posterior's features do not describe all of it."""
-        prior = self._state.belief.prior
-        return None if prior is None else prior.sampler
+        return self._state.belief.prior
 
     @property
     def posterior(self) -> Posterior:
