@@ -71,7 +71,7 @@ def maximize(
     resume: Result | None = None,
     **settings: Any,
 ) -> Result:
-    """Spend `budget` evaluations of f(arm) on the pool and return what was found.
+    """Spend `budget` evaluations of f(arm) on the pool, looking for the largest value.
 
     Batches go through `executor` (any `concurrent.futures.Executor`; None evaluates one after the other).
     An exception in f, or a value that is not a finite number, is a failed pull and the run goes on,
@@ -80,17 +80,58 @@ def maximize(
     Ctrl-C returns the result so far; either can be resumed. `progress` is True for a line on standard
     error, or a function of (done, budget, optimizer). Other settings go to `Optimizer`.
     """
+    minimized = settings.pop("minimize", False)
+    run, failures = _begun(pool, budget, policy, seed, resume, minimize=minimized, **settings)
+    return _run(run, f, executor, progress, failures)
+
+
+def minimize(
+    f: Callable[[Arm], float],
+    pool: Pool,
+    budget: int,
+    policy: Policy | None = None,
+    seed: int = 0,
+    executor: Executor | None = None,
+    progress: bool | Progress = False,
+    *,
+    resume: Result | None = None,
+    **settings: Any,
+) -> Result:
+    """Spend `budget` evaluations of f(arm) on the pool, looking for the smallest value.
+
+    Everything else is as in `maximize`. Rewards, predictions and intervals have the sign of f.
+    """
+    run, failures = _begun(pool, budget, policy, seed, resume, minimize=True, **settings)
+    return _run(run, f, executor, progress, failures)
+
+
+def _begun(
+    pool: Pool, budget: int, policy: Policy | None, seed: int, resume: Result | None, *,
+    minimize: bool, **settings: Any,
+) -> tuple[Optimizer, dict[int, str]]:  # fmt: skip
+    """A new run, or the one to be resumed, and the failures so far."""
     budget = count("budget", budget)
+    if resume is None:
+        return Optimizer(pool, policy, seed, budget=budget, minimize=minimize, **settings), {}
+    run = resume.optimizer
+    if policy is not None or settings or pool is not run.pool or minimize != run.context.minimize:
+        raise InvalidParameterError("resume", "…", "given with the same pool and goal and no other settings")
+    run.budget = budget
+    return run, dict(resume.failures)
+
+
+def _run(
+    run: Optimizer,
+    f: Callable[[Arm], float],
+    executor: Executor | None,
+    progress: bool | Progress,
+    failures: dict[int, str],
+) -> Result:
     if executor is not None and not hasattr(executor, "submit"):
         raise InvalidParameterError("executor", executor, "a concurrent.futures.Executor or None")
-    if resume is not None:
-        if policy is not None or settings or pool is not resume.optimizer.pool:
-            raise InvalidParameterError("resume", "…", "given with the same pool and no other settings")
-        run, failures = resume.optimizer, dict(resume.failures)
-        run.budget = budget
-    else:
-        run, failures = Optimizer(pool, policy, seed, budget=budget, **settings), {}
     report = _print_progress if progress is True else progress or None
+    budget = run.budget
+    assert budget is not None
     try:
         _loop(run, f, budget, executor, report, failures)
     except KeyboardInterrupt:

@@ -39,7 +39,10 @@ class RewardScale:
         return ends if self.sign > 0 else (ends[1], ends[0])
 
     def spread(self, mean: Floats, std: Floats) -> tuple[Floats, Floats]:
-        """Mean and standard deviation in the user's units; half of mean ± std where rewards are transformed."""
+        """Mean and standard deviation in the user's units.
+
+        Where rewards are transformed, the latter is half the distance between mean − std and mean + std.
+        """
         if self.model is None:
             return self.rewards(mean), std
         return self.rewards(mean), 0.5 * np.abs(self.rewards(mean + std) - self.rewards(mean - std))
