@@ -97,7 +97,7 @@ def _reason_to_stop(context: BatchContext, size: int, reason: str | None) -> str
 
 @dataclass(frozen=True)
 class UpperBounds:
-    """The arm with the highest μ̃ + β σ̃_t (theory §5.1), mean frozen and variances hallucinated inside a batch.
+    """The arm with the highest μ̃ + β σ̃_t (theory §5.1), mean frozen and variances hallucinated in a batch.
 
     β is valid while no variance has shrunk by more than `batch_ratio` since the last feedback. Beyond
     (a batch of exactly n, or many results still out) it grows by the square root of the excess (theory §6.7).
