@@ -39,7 +39,7 @@ class WithExploration:
 
 
 def plausible_maximizers(context: BatchContext) -> Ints:
-    """The arms whose upper bound reaches the highest lower bound of all that may be chosen."""
+    """The arms whose upper bound reaches the highest lower bound of all eligible ones (theory §8.6)."""
     left = np.flatnonzero(context.allowed > 0)
     leverage = context.overlay.leverage() if context.overlay.pulls else context.posterior.leverage
     mean, reach = context.posterior.mean[left], context.width * np.sqrt(leverage[left])

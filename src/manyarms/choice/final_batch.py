@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from manyarms.choice.selection import FINAL_BATCH, BatchContext, FilledBatch, SelectionRule
 
-NARROWED = 0.5
+NARROWED = 0.5  # theory §8.7
 
 
 @dataclass(frozen=True)

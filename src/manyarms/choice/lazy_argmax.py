@@ -2,7 +2,7 @@
 
 An arm's bound at the last feedback stays an upper limit for the whole batch. So it is enough to keep the
 exact bound of a few contenders: while the best of them beats the old bound of everybody else, nobody
-else needs a look (BBKB l. 7–8 and "lazy UCB evaluation"). The sequence of arms is the eager one.
+else needs a look (BBKB l. 7–8, theory §5.1). The sequence of arms is the eager one.
 
 Ties go to the lowest index. Two bounds that differ by less than rounding can explain count as tied:
 equal rows of features are then chosen by index, and the same arms come out whatever the order in which

@@ -1,6 +1,6 @@
 """Functions drawn from the prior, g(x) = p(x)ᵀw with standard normal w, at every arm of a pool at once.
 
-S-GP-TS splits a posterior draw into a prior draw and its correction (spec §4, "Decomposed draws"). What
+S-GP-TS splits a posterior draw into a prior draw and its correction (theory §7.1). What
 the correction leaves of g is the residual e(x) = g(x) − z(x)ᵀL⁻¹g(Z), which should have the variance
 k(x, x) − ‖z(x)‖². A feature map p is never exact, and where the posterior is sure its error is no longer
 small beside that variance: eigenfunctions cut off too early leave too little, others too much. So what e
@@ -203,7 +203,7 @@ def joined(draws: list[PriorDraw]) -> PriorDraw:
 
 
 def completed(residual: Floats, has: Floats, should: Floats, noise: Floats) -> Floats:
-    """e(x) of variance `has` brought to the variance it should have.
+    """e(x) of variance `has` brought to the variance it should have (theory §7.4).
 
     Too much is scaled down; what is missing is drawn as noise that belongs to the point.
     """

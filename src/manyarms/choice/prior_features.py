@@ -1,4 +1,4 @@
-"""Which feature map a kernel's prior is drawn through.
+"""Which feature map a kernel's prior is drawn through (theory §7.3).
 
 | map | for | features |
 |---|---|---|

@@ -97,10 +97,10 @@ def _reason_to_stop(context: BatchContext, size: int, reason: str | None) -> str
 
 @dataclass(frozen=True)
 class UpperBounds:
-    """The arm with the highest mean + β σ̃_t, the mean frozen and variances hallucinated inside a batch.
+    """The arm with the highest μ̃ + β σ̃_t (theory §5.1), mean frozen and variances hallucinated in a batch.
 
     β is valid while no variance has shrunk by more than `batch_ratio` since the last feedback. Beyond
-    (a batch of exactly n, or many results still out) it is widened by the square root of the excess.
+    (a batch of exactly n, or many results still out) it grows by the square root of the excess (theory §6.7).
     """
 
     def fill(self, context: BatchContext) -> FilledBatch:
@@ -135,7 +135,7 @@ def _widened(context: BatchContext, meter: Meter) -> float:
 
 @dataclass(frozen=True)
 class RepeatTop:
-    """mini-GP-UCB: the arm with the highest bound, then B = max(1, ⌊(C²−1)/σ²⌋) pulls of it as one batch."""
+    """mini-GP-UCB: the arm with the highest bound, then B = max(1, ⌊(C²−1)/σ²⌋) pulls of it (theory §5.6)."""
 
     growth: float  # C
 
@@ -163,7 +163,7 @@ class RepeatTop:
 
 @dataclass(frozen=True)
 class EpsilonGreedy:
-    """The highest mean, or with probability `explore` a uniformly random arm; no arm twice in a batch."""
+    """The highest mean, or with probability `explore` a random arm; none twice in a batch (theory §5.15)."""
 
     explore: float
 
@@ -200,7 +200,7 @@ class EpsilonGreedy:
 class ThompsonDraws:
     """Thompson sampling: each pick is the best arm of a function of its own, drawn from the posterior.
 
-    The draws of a batch are independent, and results still out do not change them. `distinct` keeps an
+    The draws of a batch are independent of each other and of pending pulls (theory §7.5). `distinct` keeps an
     arm from entering a batch twice: a draw whose best arm is taken gives its next best.
     """
 
@@ -270,7 +270,7 @@ class StartWith:
 
 @dataclass(frozen=True)
 class UniformStart:
-    """The first pull of a run: one arm uniformly at random, its own batch (spec §4, "Start")."""
+    """The first pull of a run: one arm uniformly at random, its own batch (theory §5.1)."""
 
     def fill(self, context: BatchContext) -> FilledBatch:
         """As many different random arms as were asked for exactly, else one."""

@@ -1,7 +1,7 @@
 """When a batch ends and feedback is used. A rule is a value; each batch gets a meter of it.
 
 A meter is told every pick and answers with None (go on) or with a named reason. The pick that breaks the
-bound is the last of its batch (spec §4). `ratio` is how far, by this rule's bound, some arm's σ̃² may have
+bound is the last of its batch (theory §6.1). `ratio` is how far, by this rule's bound, some arm's σ̃² may have
 shrunk since the last feedback.
 """
 
@@ -50,7 +50,7 @@ class StoppingRule(Protocol):
 
 
 class _VarianceSum:
-    """1 + Σ σ̃²_fb(x_s), by which every σ̃² may have shrunk (Lemma 4 for variances)."""
+    """1 + Σ σ̃²_fb(x_s), by which every σ̃² may have shrunk (theory §2.5)."""
 
     def __init__(self) -> None:
         self.ratio = 1.0
@@ -65,7 +65,7 @@ class _VarianceSum:
 
 @dataclass(frozen=True)
 class EveryStep:
-    """Feedback after each pull: GP-UCB, BKB."""
+    """Feedback after each pull: GP-UCB, BKB (theory §6.2)."""
 
     def meter(self, posterior: Posterior, overlay: Hallucination) -> Meter:
         """Ends with its first pick."""
@@ -80,7 +80,7 @@ class _EveryStepMeter(_VarianceSum):
 
 @dataclass(frozen=True)
 class FixedSize:
-    """Batches of a fixed size (Desautels et al.)."""
+    """Batches of a fixed size (Desautels et al.; theory §6.3)."""
 
     size: int
 
@@ -105,7 +105,7 @@ class _FixedSizeMeter(_VarianceSum):
 
 @dataclass(frozen=True)
 class GlobalRatio:
-    """BBKB: when 1 + Σ_s σ̃²_fb(x_s) > C̃ (Alg. 1 l. 5, which prints σ̃; the proofs use σ̃²)."""
+    """BBKB: when 1 + Σ_s σ̃²_fb(x_s) > C̃ (theory §6.4; Alg. 1 l. 5 prints σ̃, the proofs use σ̃²)."""
 
     bound: float
 
@@ -129,7 +129,7 @@ class _GlobalMeter(_VarianceSum):
 
 @dataclass(frozen=True)
 class LocalRatio:
-    """BBKB-local: past the global bound, go on until some arm's own ratio exceeds C̃.
+    """BBKB-local: past the global bound, go on until some arm's own ratio exceeds C̃ (theory §6.5).
 
     The ratio of arm i is 1 + Σ_s (z_iᵀV⁻¹z_s)² / σ̃²_fb(x_i) with V at the last feedback. The residual
     stays out of the covariance of two arms: with it, as in the authors' script, the bound fails for some.
@@ -214,7 +214,7 @@ class _LocalMeter:
 
 @dataclass(frozen=True)
 class ProductRatio:
-    """GP-BUCB in the seed's form: when Π_s (1 + σ²_fb(x_s)) > C̃."""
+    """GP-BUCB in the form of BBKB §3: when Π_s (1 + σ²_fb(x_s)) > C̃ (theory §6.6)."""
 
     bound: float
 
@@ -228,7 +228,7 @@ class ProductRatio:
 
 @dataclass(frozen=True)
 class InformationGain:
-    """GP-AUCB: when Π_s (1 + σ²_{s−1}(x_s)) > C̃, the exact information gain of the batch."""
+    """GP-AUCB: when Π_s (1 + σ²_{s−1}(x_s)) > C̃, the information gain of the batch (theory §6.6)."""
 
     bound: float
 

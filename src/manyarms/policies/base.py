@@ -170,7 +170,7 @@ class Sparse(Policy):
     oversampling q̄ multiplies inclusion probabilities. inducing is "fresh" (new coins at each renewal, as
     in the papers), "union" (the n draws of an arm pulled n times, united) or "incremental" (old points
     kept with p_{t+1}/p_t, unproven). Points of earlier draws stay until the sketch is more than
-    `compaction` times a fresh draw: a larger span is still accurate (spec §1). 1.0 keeps fresh draws only.
+    `compaction` times a fresh draw: a larger span is still accurate (theory §2.3). 1 keeps fresh draws only.
     """
 
     oversampling: float = 2.0

@@ -12,7 +12,7 @@ from manyarms.support.validation import at_least_one
 
 @dataclass(frozen=True, kw_only=True)
 class BBKB(Sparse):
-    """Batch BKB (Calandriello et al. 2020, Algorithm 1).
+    """Batch BKB (Calandriello et al. 2020, Algorithm 1; theory §5.5).
 
     batch_ratio is C̃. local=True goes on past the global bound while every arm's own ratio allows.
     """

@@ -14,7 +14,7 @@ class FixedFeatures(Policy):
     """Bayesian linear regression on features chosen before the first pull.
 
     The model knows no function outside their span and leaves the residual out of its variance. So where
-    the features are too few, it becomes certain of what it has never seen (spec §1, "variance starvation").
+    the features are too few, it becomes certain of what it has never seen (variance starvation, theory §2.2).
     """
 
     keeps_residual: ClassVar[bool] = False

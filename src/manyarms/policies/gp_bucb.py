@@ -1,4 +1,4 @@
-"""GP-BUCB: GP-UCB in batches, the mean frozen and the variance hallucinated."""
+"""GP-BUCB (theory §5.4): GP-UCB in batches, the mean frozen and the variance hallucinated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from manyarms.support.validation import at_least_one
 class GPBUCB(Policy):
     """Desautels et al. 2014, on the exact posterior.
 
-    stop="product" ends a batch when Π(1+σ²_fb) > C̃ (the seed's form), "information" when the exact
+    stop="product" ends a batch when Π(1+σ²_fb) > C̃ (BBKB §3), "information" when the exact
     information gain Π(1+σ²_{s−1}) does (their GP-AUCB), "fixed" after `batch_size` picks.
     """
 

@@ -1,4 +1,4 @@
-"""GP-TS: Thompson sampling from the exact posterior. The reference for every sparse form."""
+"""GP-TS (theory §5.7): Thompson sampling from the exact posterior. The reference for every sparse form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GP-UCB: the exact posterior, the highest upper bound, feedback after every pull."""
+"""GP-UCB (theory §5.2): the exact posterior, the highest upper bound, feedback after every pull."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""mini-GP-UCB: exact GP-UCB that pulls its choice many times over before it looks again."""
+"""mini-GP-UCB (theory §5.6): exact GP-UCB that pulls its choice many times over before it looks again."""
 
 from __future__ import annotations
 

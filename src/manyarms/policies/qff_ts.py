@@ -14,7 +14,7 @@ from manyarms.pool.pool import Pool
 
 @dataclass(frozen=True, kw_only=True)
 class QFFTS(Thompson, FixedFeatures):
-    """Mutný & Krause 2018: the frequencies of a Gauss–Hermite rule, `nodes` in each feature; for RBF."""
+    """Mutný & Krause 2018: the frequencies of a Gauss–Hermite rule, `nodes` per feature (theory §5.10)."""
 
     nodes: int = 16
 

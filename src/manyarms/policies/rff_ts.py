@@ -14,7 +14,7 @@ from manyarms.pool.pool import Pool
 
 @dataclass(frozen=True, kw_only=True)
 class RFFTS(Thompson, FixedFeatures):
-    """Regression on `pairs` random frequencies, sine and cosine of each; for RBF and Matérn."""
+    """Regression on `pairs` random frequencies, sine and cosine of each; for RBF and Matérn (theory §5.9)."""
 
     pairs: int = 100
 

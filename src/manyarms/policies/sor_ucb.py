@@ -1,4 +1,4 @@
-"""SoR-UCB: BKB with the residual dropped from the variance. A warning, not a recommendation."""
+"""SoR-UCB (theory §5.11): BKB without the residual of the variance. A warning, not a recommendation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frequent directions: a few rows B with BᵀB ≈ XᵀX (Ghashami et al. 2016), behind SOFUL.
+"""Frequent directions: a few rows B with BᵀB ≈ XᵀX (Ghashami et al. 2016), behind SOFUL (theory §2.7).
 
 Unlike an embedding it replaces the matrix of the least squares, V̂ = BᵀB + λI, and leaves rewards alone:
 b = Xᵀy stays exact in R^d, and the mean is xᵀV̂⁻¹b (Kuzborskij, Cella & Cesa-Bianchi 2019). Where the rows

@@ -2,7 +2,7 @@
 
 The posterior underneath stays frozen at the last feedback (BBKB's fb[t]). On top of it, a pull of arm s
 takes c(x)² · n/(1 + n c(s)) from zᵀV⁻¹z of every arm x, with c(x) = z(x)ᵀ V_t⁻¹ z(s) and n the number
-of pulls in a row (spec §1, "one more pull"). Only arms that are *watched* are kept up to date at each
+of pulls in a row (theory §2.5). Only arms that are *watched* are kept up to date at each
 pull, which is what makes a batch cheap; any arm can be asked for at any time.
 """
 

@@ -14,7 +14,7 @@ from manyarms.support.validation import Floats, Ints, arm_index, arm_indices, co
 
 
 class History:
-    """Sufficient statistics of all rewards; its size is the number of *different* arms pulled.
+    """Sufficient statistics of all rewards (theory §2.1); its size is the number of *different* arms pulled.
 
     `added` gives a longer history and leaves this one as it is; `add` lengthens this one.
     """

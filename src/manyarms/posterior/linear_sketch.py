@@ -1,6 +1,6 @@
 """The linear posterior of SOFUL: V sketched by frequent directions, the reward side b exact.
 
-    θ̂ = V̂⁻¹ Xᵀy,    σ̂²(x) = xᵀV̂⁻¹x,    V̂ = BᵀB + λI            (Kuzborskij et al. 2019; spec §1)
+    θ̂ = V̂⁻¹ Xᵀy,    σ̂²(x) = xᵀV̂⁻¹x,    V̂ = BᵀB + λI            (Kuzborskij et al. 2019; theory §2.7)
 
 BᵀB ≼ XᵀX ≼ BᵀB + ρI, where ρ is the mass that has escaped the sketch. It enters the width twice.
 """

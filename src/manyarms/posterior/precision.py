@@ -17,7 +17,7 @@ class InversePrecision:
     """V⁻¹ = pad(base) + Σ_j signs[j] · terms[:, j] terms[:, j]ᵀ, an immutable value.
 
     Both ways V can grow are low-rank additions to its inverse: a pull subtracts one term per arm, an
-    appended column of z adds one (spec §1, "Incremental facts"). Rows of `terms` beyond the base belong
+    appended column of z adds one (theory §2.4). Rows of `terms` beyond the base belong
     to columns appended since the last fold.
     """
 

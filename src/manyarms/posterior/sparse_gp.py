@@ -1,7 +1,7 @@
 """The sparse Gaussian process over a whole pool, as functions from one posterior state to the next.
 
     mean      μ̃(x)  = z(x)ᵀ V⁻¹ b                                       (BKB (4), BBKB (1) with Zᵀy)
-    leverage  σ̃²(x) = (k(x,x) − ‖z(x)‖²)/λ + z(x)ᵀ V⁻¹ z(x)              (BKB (2), BBKB (2); spec §1)
+    leverage  σ̃²(x) = (k(x,x) − ‖z(x)‖²)/λ + z(x)ᵀ V⁻¹ z(x)            (BKB (4), BBKB (2); theory §2.2)
 
 `SparseGP` holds what never changes in a run: pool, kernel, ridge, storage. What was learned is a
 `PosteriorState` (state.py, with the two scales of σ̃²). No function here modifies a state it is given.

@@ -1,4 +1,4 @@
-"""What a posterior has learned, as one immutable value, and the two scales of its variance.
+"""What a posterior has learned, as one immutable value, and the two scales of its variance (theory §1.2).
 
 The papers use σ̃² on two scales, and here they have two names: *leverage* is the ridge-leverage scale of
 BKB and BBKB (at most k/λ), *variance* is λ times it, the posterior variance in squared reward units that

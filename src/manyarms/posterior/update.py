@@ -3,7 +3,7 @@
 Everything random access needs (the pulled arms, V⁻¹, the weights) is small and is brought up to date
 first. That fixes, for each arm x, which linear forms of z(x) are needed: zᵀz_s for a new column, zᵀH for
 its border in V, zᵀG for the pulls. All of them are then read off in a single pass over the stored
-columns, O(A·m) for the whole step (spec §1, "Incremental facts").
+columns, O(A·m) for the whole step (theory §2.4).
 
 Notation: S appended arms (a of them), P pulled arms, U arms pulled in this step (u of them);
 V = Z_Pᵀ N Z_P + λI; C = Z_Pᵀ N z_new; H = V⁻¹C; D = z_newᵀ N z_new + λI − CᵀH; w = V⁻¹b.

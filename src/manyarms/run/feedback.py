@@ -202,7 +202,7 @@ def _should_compact(belief: Belief, drawn: int, fresh: int, pulled: int) -> bool
     """Whether the sketch has outgrown a fresh draw, and is due for being built from nothing.
 
     Rebuilding on m arms costs O(A·m²), an append O(A·m): after a share of m renewals it has paid off.
-    A sketch that stays larger for a while only costs time, never accuracy (spec §1). A compaction
+    A sketch that stays larger for a while only costs time, never accuracy (theory §2.3). A compaction
     factor of 1 asks for fresh draws only, whatever they cost. When very many results arrive at once
     (a table of old measurements), building from nothing is the cheaper way anyway.
     """

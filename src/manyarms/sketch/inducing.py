@@ -22,7 +22,7 @@ from manyarms.support.validation import Floats, Ints, at_least_one, count, posit
 class Candidates:
     """The different arms pulled so far, what is known of each before the coming update, and the last draw.
 
-    `leverage` is σ̃² at the last feedback (BKB l. 9–14, BBKB l. 11–16 use variances from before the
+    `leverage` is σ̃² at the last feedback (BKB Algorithm 1, BBKB l. 11–16 use variances from before the
     update). `inclusion` holds, for each arm, the probability with which it entered the last draw, 0 if it
     was left out, and −1 if it was pulled since; only rules that look back read it, and `drawn_from`, how
     many different arms the last draw chose from. `covariance` gives K among the arms.
@@ -65,7 +65,7 @@ def theoretical_oversampling(horizon: int, delta: float, epsilon: float = 0.5) -
 
 @dataclass(frozen=True)
 class AllPulled:
-    """Every pulled arm: the exact posterior."""
+    """Every pulled arm: the exact posterior (theory §3.1)."""
 
     def draw(self, candidates: Candidates, rng: np.random.Generator) -> Draw:
         """All of them, no coin tossed."""
@@ -83,7 +83,7 @@ class NoArms:
 
 @dataclass(frozen=True)
 class LeverageScores:
-    """Ridge leverage scores (BKB l. 9–14, BBKB l. 11–16), fresh coins each time.
+    """Ridge leverage scores (theory §3.2; BKB Algorithm 1, BBKB l. 11–16), fresh coins each time.
 
     draws="one": an arm pulled n times enters with p = min(1, n q̄ σ̃²), the authors' bound.
     draws="union": with 1 − (1 − min(1, q̄σ̃²))ⁿ, the union of the n draws the papers print.
@@ -110,7 +110,7 @@ class LeverageScores:
 
 @dataclass(frozen=True)
 class IncrementalLeverage:
-    """Keep a drawn arm with probability p_{t+1}/p_t, let a newly pulled one in with p (BKB §3).
+    """Keep a drawn arm with probability p_{t+1}/p_t, let a newly pulled one in with p (theory §3.3).
 
     Cheaper in coins and steadier than fresh draws, but unproven: whether it keeps the guarantee is the
     open question of the BKB paper.
@@ -134,7 +134,7 @@ class IncrementalLeverage:
 
 @dataclass(frozen=True)
 class UniformInclusion:
-    """Every pull enters with the same probability, so an arm pulled n times with 1 − (1 − p)ⁿ (DUETS)."""
+    """Every pull enters with probability p, so an arm pulled n times with 1 − (1 − p)ⁿ (theory §3.4)."""
 
     inclusion: float
 
@@ -149,7 +149,7 @@ class UniformInclusion:
 
 @dataclass(frozen=True)
 class KDPP:
-    """`size` pulled arms with probability ∝ det K_S (S-GP-TS §3.3); all arms while there are fewer.
+    """`size` pulled arms with probability ∝ det K_S (theory §3.5); all arms while there are fewer.
 
     method="exact" costs an eigendecomposition of the pulled arms' covariance; "chain" is a swap chain
     from a greedy start; "auto" is exact up to 300 different arms and the chain beyond. Either costs more

@@ -1,6 +1,6 @@
 """How large S-GP-TS takes its approximation: m inducing points or features, M features of the prior draw.
 
-The sizes of the paper as functions of the horizon T and the number of features d (spec §4, "Published
+The sizes of the paper as functions of the horizon T and the number of features d (theory §3.7, "Published
 sizes"). They are rates, so the constant is 1; a policy takes any number in their place.
 
     role        RBF            Matérn
