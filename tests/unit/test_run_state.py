@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import FrozenInstanceError
 
 import numpy as np
@@ -65,6 +66,20 @@ def test_two_futures_of_one_state_do_not_disturb_each_other(name: str) -> None:
     assert together == alone
     assert alone[1] != alone[-1]
     assert contents(origin.to_plain()) == before
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_run_can_be_sent_to_another_process(name: str) -> None:
+    """A pickled run goes on as the original does, and neither disturbs the other."""
+    problem = Problem(2)
+    opt = started(problem, name)
+    sent = pickle.loads(pickle.dumps(opt))
+    assert [sent.ask(3).arms.tolist() for _ in range(3)] == [opt.ask(3).arms.tolist() for _ in range(3)]
+    for _ in range(5):
+        for run in (opt, sent):
+            batch = run.ask(3)
+            run.tell(batch, problem.truth[batch.arms])
+    assert sent.predict()[0].tolist() == opt.predict()[0].tolist()
 
 
 def test_a_state_cannot_be_modified() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 from weakref import WeakSet
 
 import numpy as np
@@ -31,6 +32,13 @@ class SharedArrays:
     places: dict[int, int] = field(default_factory=dict)
     states: WeakSet[PosteriorState] = field(default_factory=WeakSet)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the list of states in use, which is different in every process."""
+        return {"columns": self.columns, "pulled_rows": self.pulled_rows, "places": self.places}
+
+    def __setstate__(self, attributes: dict[str, Any]) -> None:
+        vars(self).update(attributes, states=WeakSet())
+
 
 @dataclass(frozen=True, eq=False)
 class PosteriorState:
@@ -48,6 +56,10 @@ class PosteriorState:
     keeps_residual: bool = True
 
     def __post_init__(self) -> None:
+        self.shared.states.add(self)
+
+    def __setstate__(self, attributes: dict[str, Any]) -> None:
+        vars(self).update(attributes)
         self.shared.states.add(self)
 
     @property
