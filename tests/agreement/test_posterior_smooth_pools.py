@@ -14,7 +14,8 @@ import manyarms as ma
 from tests.agreement.test_posterior_near_duplicates import WAYS
 from tests.oracle import Ledger, exact
 
-LENGTHSCALES = (0.1, 0.2, 0.25, 0.3, 0.4, 0.5, 1.0)
+QUICK, *OTHERS = (0.25, 0.1, 0.2, 0.3, 0.4, 0.5, 1.0)
+LENGTHSCALES = [QUICK, *(pytest.param(length, marks=pytest.mark.slow) for length in OTHERS)]
 
 
 def normal_line(rng: np.random.Generator) -> np.ndarray:

@@ -71,7 +71,9 @@ def test_near_duplicates(shape: str) -> None:
 
 
 @pytest.mark.parametrize("n_features", [1, 2])
-@pytest.mark.parametrize("lengthscale", [0.1, 0.3, 1.0, 2.2])
+@pytest.mark.parametrize(
+    "lengthscale", [0.3, *(pytest.param(length, marks=pytest.mark.slow) for length in (0.1, 1.0, 2.2))]
+)
 def test_smooth_kernel_on_few_features(lengthscale: float, n_features: int) -> None:
     """Arms met in random order, every second one inducing: K_S is close to singular."""
     kernel, ridge = ma.RBF(lengthscale), 0.2

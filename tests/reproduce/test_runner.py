@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from manyarms.errors import InvalidParameterError
-from manyarms.reproduce.runner import planned_jobs, reproduce
+from manyarms.reproduce.runner import ReproductionReport, planned_jobs, reproduce
 from tests.reproduce.toy import RUN_BEFORE_GATE, toy
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,41 +23,53 @@ def files(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_run_leaves_raw_data_figures_summary_and_manifest(tmp_path: Path) -> None:
-    report = reproduce(toy(), "smoke", tmp_path, workers=2)
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ReproductionReport]:
+    """A finished run on two workers, which the tests only read."""
+    folder = tmp_path_factory.mktemp("whole")
+    return folder, reproduce(toy(), "smoke", folder, workers=2)
+
+
+def test_a_run_leaves_raw_data_figures_summary_and_manifest(whole: tuple[Path, ReproductionReport]) -> None:
+    folder, report = whole
     keys = ["one--seed0", "one--seed1", "three--seed0", "three--seed1"]
-    expected = {f"{folder}/{key}.csv.gz" for folder in ("raw", "timings") for key in keys}
-    assert files(tmp_path) == expected | {"toy.png", "toy.svg", "summary.csv", "manifest.json"}
-    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    expected = {f"{kind}/{key}.csv.gz" for kind in ("raw", "timings") for key in keys}
+    assert files(folder) == expected | {"toy.png", "toy.svg", "summary.csv", "manifest.json"}
+    manifest = json.loads((folder / "manifest.json").read_text())
     assert {"commit", "versions", "machine", "when", "paper", "band"} <= set(manifest)
     assert manifest["seeds"] == [0, 1]
     assert manifest["digest"] == report.digest
     assert set(manifest["raw"]) == {f"{key}.csv.gz" for key in keys}
     assert set(manifest["settings"]) == {"one", "three"}
-    assert "mean ± sd" in (tmp_path / "toy.svg").read_text()
+    assert "mean ± sd" in (folder / "toy.svg").read_text()
 
 
-def test_the_same_numbers_twice_whatever_the_timings_and_the_workers(tmp_path: Path) -> None:
-    first = reproduce(toy(), "smoke", tmp_path / "a", workers=1)
-    second = reproduce(toy(), "smoke", tmp_path / "b", workers=2)
+def test_the_same_numbers_twice_whatever_the_timings_and_the_workers(
+    whole: tuple[Path, ReproductionReport], tmp_path: Path
+) -> None:
+    folder, first = whole
+    second = reproduce(toy(), "smoke", tmp_path, workers=1)
     assert first.digest == second.digest
     assert first.rows == second.rows
     timing = "timings/one--seed0.csv.gz"
-    assert (tmp_path / "a" / timing).read_bytes() != (tmp_path / "b" / timing).read_bytes()
+    assert (folder / timing).read_bytes() != (tmp_path / timing).read_bytes()
 
 
 def test_results_of_the_same_settings_are_reused_and_others_are_not(tmp_path: Path) -> None:
     assert reproduce(toy(), "smoke", tmp_path, workers=1).ran == 4
     again = reproduce(toy(), "smoke", tmp_path, workers=1)
     assert (again.ran, again.reused) == (0, 4)
-    more = reproduce(toy(3), "smoke", tmp_path, workers=1)
+    told: list[tuple[int, int, str]] = []
+    more = reproduce(toy(3), "smoke", tmp_path, workers=1, progress=lambda *seen: told.append(seen))
     assert (more.ran, more.reused) == (2, 4)
+    assert [(done, total) for done, total, _ in told] == [(4, 6), (5, 6), (6, 6)], "found results count"
     assert reproduce(toy(other=1), "smoke", tmp_path, workers=1).ran == 4
     damaged = tmp_path / "raw" / "one--seed0.csv.gz"
     damaged.write_bytes(damaged.read_bytes()[:-9])
     assert reproduce(toy(other=1), "smoke", tmp_path, workers=1).ran == 1
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_it_goes_on_with_the_rest(tmp_path: Path) -> None:
     """The first process finishes two of six jobs, and is killed while the third waits for the gate."""
     out, log, gate = tmp_path / "out", tmp_path / "log", tmp_path / "gate"
@@ -100,10 +112,3 @@ def assert_gone(pid: int, deadline: float) -> None:
 def test_an_unknown_mode_is_named() -> None:
     with pytest.raises(InvalidParameterError, match="'full'"):
         planned_jobs(toy(), "full", None)
-
-
-def test_progress_counts_what_was_found(tmp_path: Path) -> None:
-    reproduce(toy(1), "smoke", tmp_path, workers=1)
-    told: list[tuple[int, int, str]] = []
-    reproduce(toy(2), "smoke", tmp_path, workers=1, progress=lambda *seen: told.append(seen))
-    assert [(done, total) for done, total, _ in told] == [(2, 4), (3, 4), (4, 4)]

@@ -46,8 +46,15 @@ def p_value(K: np.ndarray, size: int, sampler: Sampler, seed: int) -> float:
     return float(chisquare(observed, expected).pvalue)
 
 
-@pytest.mark.parametrize("sampler", [sample_exact, sample_chain])
-@pytest.mark.parametrize(("lengthscale", "size"), [(0.5, SIZE), (1.5, 2)])
+@pytest.mark.parametrize(
+    ("sampler", "lengthscale", "size"),
+    [
+        (sample_exact, 0.5, SIZE),
+        (sample_exact, 1.5, 2),
+        pytest.param(sample_chain, 0.5, SIZE, marks=pytest.mark.slow),
+        (sample_chain, 1.5, 2),
+    ],
+)
 def test_sets_are_drawn_by_their_determinant(sampler: Sampler, lengthscale: float, size: int) -> None:
     """The chain with its default number of swaps is close enough not to be told apart by 2000 draws."""
     found = p_value(covariance(lengthscale), size, sampler, seed=8)

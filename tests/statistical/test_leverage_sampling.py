@@ -163,8 +163,15 @@ def sampled_run(rule: LeverageScores, seed: int, keep_old: bool) -> tuple[list[f
     return worst, len(drawn) / len(pulled)
 
 
-@pytest.mark.parametrize("runs", [2, pytest.param(50, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(("draws", "keep_old"), [("one", False), ("union", False), ("one", True)])
+@pytest.mark.parametrize(
+    ("draws", "keep_old", "runs"),
+    [
+        ("one", False, 2),
+        pytest.param("one", False, 50, marks=pytest.mark.slow),
+        pytest.param("union", False, 50, marks=pytest.mark.slow),
+        pytest.param("one", True, 50, marks=pytest.mark.slow),
+    ],
+)
 def test_leverage_sampling_at_the_theoretical_oversampling_is_accurate(
     draws: Any, keep_old: bool, runs: int
 ) -> None:

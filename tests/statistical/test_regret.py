@@ -163,7 +163,7 @@ def test_eps_greedy_keeps_paying_for_its_random_arms():
     assert np.mean(careful) < 0.5 * np.mean(paid), (careful, paid)
 
 
-@pytest.mark.parametrize("policy", [ma.BKB, ma.BBKB])
+@pytest.mark.parametrize("policy", [pytest.param(ma.BKB, marks=pytest.mark.slow), ma.BBKB])
 def test_the_sketch_stays_within_theorem_1_and_grows_with_d_eff_not_with_t(policy):
     """A fresh draw has |S| ≤ 3(1 + κ²/λ) q̄ d_eff (BKB Theorem 1); the kept sketch at most 4 times a draw."""
     for seed in range(3):

@@ -48,7 +48,9 @@ def test_a_run_without_any_setting_finds_a_good_arm():
     assert result.best.lower <= result.best.mean <= result.best.upper
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize(
+    "name", ["default", *(pytest.param(name, marks=pytest.mark.slow) for name in list(POLICIES)[1:])]
+)
 def test_a_saved_run_goes_on_bit_for_bit(name, tmp_path):
     """With a model learned again, results pending, and arms added before and after the model was learned."""
     opt = ma.Optimizer(ma.Pool(FEATURES), POLICIES[name], seed=3)

@@ -18,11 +18,6 @@ BITS = np.random.default_rng(9).random((20, 75)) < 0.2
 NUMERIC_KERNELS = [ma.RBF(0.7), ma.Matern(0.7, nu=1.5), ma.Matern(nu=0.8), ma.Linear(bias=0.5)]
 
 
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(7)
-
-
 # ---------------------------------------------------------------------- values
 
 

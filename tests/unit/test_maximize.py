@@ -112,22 +112,22 @@ print(len(result.arms), result.optimizer.history.pulls, len(result.optimizer.pen
 """
 
 
-def test_a_real_sigint_at_any_moment_loses_nothing(tmp_path):
+@pytest.mark.parametrize("n", [40, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 300))])
+def test_a_real_sigint_at_any_moment_loses_nothing(tmp_path, n):
     """The signal is sent once the child reports its n-th evaluation; where it arrives is left to chance."""
-    for n in (1, 40, 300):
-        child = [sys.executable, "-c", ENDLESS_RUN, str(tmp_path / "run"), str(n)]
-        with subprocess.Popen(child, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "called\n"
-            process.send_signal(signal.SIGINT)
-            try:
-                output, _ = process.communicate(timeout=60)
-            finally:
-                process.kill()  # does nothing to a child that has ended
-        assert process.returncode == 0
-        told, counted, _ = map(int, output.split())
-        assert told == counted >= n - 1
-        assert ma.Optimizer.load(tmp_path / "run").history.pulls == told
+    child = [sys.executable, "-c", ENDLESS_RUN, str(tmp_path / "run"), str(n)]
+    with subprocess.Popen(child, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "called\n"
+        process.send_signal(signal.SIGINT)
+        try:
+            output, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()  # does nothing to a child that has ended
+    assert process.returncode == 0
+    told, counted, _ = map(int, output.split())
+    assert told == counted >= n - 1
+    assert ma.Optimizer.load(tmp_path / "run").history.pulls == told
 
 
 def test_progress_goes_to_standard_error_or_to_a_function(problem, capsys):

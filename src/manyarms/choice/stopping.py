@@ -88,8 +88,8 @@ class FixedSize:
         count("size", self.size)
 
     def meter(self, posterior: Posterior, overlay: Hallucination) -> Meter:
-        """Counts this batch's picks; those still out, which the meter is told first, do not count."""
-        return _FixedSizeMeter(self.size + len(overlay.pulls))
+        """Counts the picks of this batch; pulls whose results are still out do not count."""
+        return _FixedSizeMeter(self.size)
 
 
 class _FixedSizeMeter(_VarianceSum):
