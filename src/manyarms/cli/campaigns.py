@@ -1,20 +1,16 @@
-"""The commands on an existing campaign: ask, tell, status, best, history, forget, export, report."""
+"""The short commands on an existing campaign: tell, status, best, history, forget, export, report."""
 
 from __future__ import annotations
 
-import math
-import shlex
 import sys
-from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from manyarms.campaigns import queries
-from manyarms.campaigns.batch_file import batch_lines, write_batch
-from manyarms.campaigns.campaign import Campaign, Issued
+from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.export import export as write_export
 from manyarms.campaigns.pool_file.files import replacing
 from manyarms.campaigns.report import render
@@ -22,8 +18,10 @@ from manyarms.campaigns.report.collect import collect_report
 from manyarms.campaigns.status import status as campaign_status
 from manyarms.campaigns.status import status_lines
 from manyarms.campaigns.text import counted
+from manyarms.cli.ask import ask
 from manyarms.cli.new import new
 from manyarms.cli.output import (
+    SHOWN_COLUMNS,
     CampaignArgument,
     JsonOption,
     PoolOption,
@@ -33,94 +31,6 @@ from manyarms.cli.output import (
     say,
 )
 from manyarms.cli.progress import bar
-
-_SHOWN_COLUMNS = 6  # how many of the user's own columns the printed tables show
-
-
-@guarded
-def ask(
-    campaign: CampaignArgument,
-    n: Annotated[
-        int | None,
-        typer.Option(
-            "-n",
-            min=1,
-            help="Ask for exactly N candidates.",
-            metavar="N",
-            show_default="the policy's stopping rule decides",
-        ),
-    ] = None,
-    at_most: Annotated[
-        int | None,
-        typer.Option(min=1, help="Let the stopping rule decide, but ask for at most this many candidates."),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Write the batch to a CSV or TSV file to fill in; - writes to standard output."),
-    ] = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="Show the open tickets again without asking for new ones.")
-    ] = False,
-    lease: Annotated[
-        float | None,
-        typer.Option(
-            min=1, help="Seconds after which tickets without a result are forgotten.", show_default="never"
-        ),
-    ] = None,
-    worker: Annotated[
-        str | None, typer.Option(help="Name of whoever measures the batch, stored with it.")
-    ] = None,
-    pool: PoolOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Choose the next candidates to measure and hand out a ticket for each."""
-    if n is not None and at_most is not None:
-        raise typer.BadParameter("-n and --at-most cannot be combined")
-    if as_json and str(out) == "-":
-        raise typer.BadParameter("--out - and --json both write to standard output and cannot be combined")
-    if lease is not None and not math.isfinite(lease):
-        raise typer.BadParameter("--lease must be a finite number of seconds")
-    with (
-        bar("fingerprints", quiet=as_json) as progress,
-        Campaign(campaign, pool=pool, progress=progress) as found,
-    ):
-
-        def deliver(issued: list[Issued]) -> None:
-            delimiter = "\t" if out is not None and out.suffix == ".tsv" else ","
-            with _opened(out) as stream:
-                if stream is not None:
-                    write_batch(stream, issued, found.id_column, delimiter)
-            if as_json:
-                print_json({"tickets": issued, "out": None if out is None else str(out)})
-                sys.stdout.flush()
-
-        if again:
-            issued = found.open_tickets()
-            deliver(issued)
-        else:
-            issued = found.ask(n, at_most=at_most, worker=worker, lease_seconds=lease, deliver=deliver)
-        if not as_json:
-            _show_batch(issued, campaign, found.id_column, out)
-
-
-def _opened(out: Path | None) -> Any:
-    if out is None:
-        return nullcontext(None)
-    return nullcontext(sys.stdout) if str(out) == "-" else replacing(out)
-
-
-def _show_batch(issued: list[Issued], campaign: str, id_column: str, out: Path | None) -> None:
-    if out is not None and str(out) != "-":
-        tell_it = shlex.join(["manyarms", "tell", campaign, str(out)])
-        say(
-            f"Wrote {counted(len(issued), 'ticket')} to {out}. "
-            f"Fill in the column 'value', then run: {tell_it}"
-        )
-    elif out is None:
-        lines = batch_lines(issued, id_column)
-        own = list(issued[0].columns)[:_SHOWN_COLUMNS] if issued else []
-        header = ["ticket", id_column, *own, "predicted_mean", "predicted_sd", "reason"]
-        print_table(header, [[line.get(name, line.get(f"pool.{name}")) for name in header] for line in lines])
 
 
 @guarded
@@ -185,7 +95,7 @@ def best(
     if as_json:
         print_json({"best": top})
         return
-    own = list(top[0].columns)[:_SHOWN_COLUMNS]
+    own = list(top[0].columns)[:SHOWN_COLUMNS]
     header = ["rank", id_column, "mean", "sd", "measurements", "average", *own]
     print_table(
         header,

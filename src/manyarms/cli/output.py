@@ -22,6 +22,7 @@ from manyarms.campaigns.text import one_line
 
 USAGE_ERROR, BAD_INPUT, BAD_CAMPAIGN, NOTHING_TO_DO, FAILING, INTERRUPTED = 2, 3, 4, 5, 6, 130
 DEBUG = "MANYARMS_DEBUG"
+SHOWN_COLUMNS = 6  # how many of the user's own columns the printed tables show
 _WIDE = 160  # characters per line of a table written to a file or a pipe
 
 # The first matching class decides.

@@ -19,54 +19,64 @@ from manyarms.campaigns.workers.running import run as run_campaign
 from manyarms.cli.output import CampaignArgument, JsonOption, PoolOption, guarded, print_json, say
 from manyarms.cli.progress import bar
 
+Command = Annotated[
+    str | None,
+    typer.Option(
+        help="Program to run, such as './measure {id} {x1}'. The value is the last number it prints. "
+        "No shell is involved."
+    ),
+]
+Function = Annotated[
+    str | None,
+    typer.Option(
+        help="Function to call, as module:function. Its argument has the attributes id, index, ticket "
+        "and row; it returns the value."
+    ),
+]
+Workers = Annotated[int, typer.Option(min=1, help="Number of trials to run in parallel.")]
+BatchSize = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Number of candidates per round.",
+        show_default="the policy's stopping rule, at least one per worker",
+    ),
+]
+Trials = Annotated[
+    int | None, typer.Option(min=1, help="Stop after this many trials.", show_default="no limit")
+]
+Target = Annotated[
+    float | None, typer.Option(help="Stop when a value reaches this target.", show_default="no target")
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option(help="Seconds after which a trial counts as failed.", show_default="no limit"),
+]
+Retries = Annotated[
+    int, typer.Option(min=0, help="Number of further attempts before a trial counts as failed.")
+]
+Lease = Annotated[
+    float,
+    typer.Option(
+        min=1,
+        help="Seconds after which another run may take over the tickets of a run that has died. A "
+        "living run renews its lease.",
+    ),
+]
+
 
 @guarded
 def run(
     campaign: CampaignArgument,
-    command: Annotated[
-        str | None,
-        typer.Option(
-            help="Program to run, such as './measure {id} {x1}'. The value is the last number it prints. "
-            "No shell is involved."
-        ),
-    ] = None,
-    python: Annotated[
-        str | None,
-        typer.Option(
-            help="Function to call, as module:function. Its argument has the attributes id, index, ticket "
-            "and row; it returns the value."
-        ),
-    ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Number of trials to run in parallel.")] = 1,
-    batch: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Number of candidates per round.",
-            show_default="the policy's stopping rule, at least one per worker",
-        ),
-    ] = None,
-    trials: Annotated[
-        int | None, typer.Option(min=1, help="Stop after this many trials.", show_default="no limit")
-    ] = None,
-    until: Annotated[
-        float | None, typer.Option(help="Stop when a value reaches this target.", show_default="no target")
-    ] = None,
-    timeout: Annotated[
-        float | None,
-        typer.Option(help="Seconds after which a trial counts as failed.", show_default="no limit"),
-    ] = None,
-    retries: Annotated[
-        int, typer.Option(min=0, help="Number of further attempts before a trial counts as failed.")
-    ] = 1,
-    lease: Annotated[
-        float,
-        typer.Option(
-            min=1,
-            help="Seconds after which another run may take over the tickets of a run that has died. A "
-            "living run renews its lease.",
-        ),
-    ] = 300.0,
+    command: Command = None,
+    python: Function = None,
+    workers: Workers = 1,
+    batch: BatchSize = None,
+    trials: Trials = None,
+    until: Target = None,
+    timeout: Timeout = None,
+    retries: Retries = 1,
+    lease: Lease = 300.0,
     pool: PoolOption = None,
     as_json: JsonOption = False,
 ) -> None:
