@@ -1,4 +1,4 @@
-"""SoR-UCB: BKB with the residual dropped from the variance. A warning, not a recommendation."""
+"""SoR-UCB: BKB without the residual in the variance; provided for comparison, not recommended."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from manyarms.policies.bkb import BKB
 
 @dataclass(frozen=True, kw_only=True)
 class SoRUCB(BKB):
-    """Subset of regressors: certain of everything its sketch cannot see (BKB §1, "variance starvation")."""
+    """Subset of regressors, overconfident away from the inducing arms ("variance starvation", BKB §1).
+
+    The settings are those of `BKB`.
+    """
 
     keeps_residual: ClassVar[bool] = False
