@@ -1,4 +1,4 @@
-"""The whole loop in one call: ask, evaluate, tell, until the budget is spent."""
+"""The whole loop in one call: ask, evaluate and tell until the budget is spent."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from manyarms.run.optimizer import Best, Optimizer
 from manyarms.support.interrupts import deferred_interrupts
 from manyarms.support.validation import Floats, Ints, count
 
-_LARGEST_REWARD = 1e150  # its square, and the sum of many, can still be computed
-_HOPELESS = 20  # a wholly failed batch ends the run only after this many failures in a row
+_LARGEST_REWARD = 1e150  # its square, and the sum of many squares, does not overflow
+_MAX_FAILURES_IN_A_ROW = 20  # a batch of failures ends the run only after this many in a row
 
 
 @dataclass(frozen=True)
 class Arm:
-    """One candidate as the objective function sees it."""
+    """A candidate as passed to the objective function: its index, its id and its feature row."""
 
     index: int
     id: Any
@@ -38,10 +38,11 @@ class Arm:
 
 @dataclass(frozen=True)
 class Result:
-    """What a run measured: arms and rewards in the order of their tickets, failures as NaN.
+    """The outcome of a run: arms and rewards in the order of their tickets, with NaN for failures.
 
-    `interrupted` says that Ctrl-C ended it; `maximize(…, resume=result)` goes on where it stopped,
-    measuring the tickets still out first. `failures` holds the exception text of each failed ticket.
+    `optimizer` is the run itself. `failures` maps each failed ticket to the text of its exception.
+    `interrupted` is True if the run stopped early, for example by Ctrl-C; `maximize(f, pool, budget,
+    resume=result)` then continues it and evaluates the pending tickets first.
     """
 
     arms: Ints
@@ -52,7 +53,7 @@ class Result:
 
     @property
     def best(self) -> Best:
-        """The arm with the highest model mean among those measured."""
+        """The pulled arm with the best posterior mean."""
         return self.optimizer.best()
 
 
@@ -71,14 +72,25 @@ def maximize(
     resume: Result | None = None,
     **settings: Any,
 ) -> Result:
-    """Spend `budget` evaluations of f(arm) on the pool and return what was found.
+    """Search the pool for the arm with the largest f(arm), with `budget` noisy evaluations.
 
-    Batches go through `executor` (any `concurrent.futures.Executor`; None evaluates one after the other).
-    An exception in f, or a value that is not a finite number, is a failed pull and the run goes on,
-    unless a whole batch and the last 20 pulls all failed (`AllFailedError`, with the result so far).
-    When a worker, the executor or the progress function breaks, `RunStoppedError` holds the result so far.
-    Ctrl-C returns the result so far; either can be resumed. `progress` is True for a line on standard
-    error, or a function of (done, budget, optimizer). Other settings go to `Optimizer`.
+    f: the objective function. It is called with an `Arm` and returns the reward as a number. An exception, or
+        a value that is not a finite number, counts as a failed pull, and the run continues. If a whole batch
+        and the last 20 pulls all failed, `AllFailedError` is raised with the result so far.
+    pool: the candidates.
+    budget: the number of evaluations, including failed ones.
+    policy: the algorithm; None is the default policy.
+    seed: the random seed.
+    executor: a `concurrent.futures.Executor` that evaluates the arms of a batch in parallel; None evaluates
+        them one after the other in this process.
+    progress: True prints a progress line to standard error; a function is called with (number of evaluations
+        done, budget, optimizer) after every batch.
+    resume: the result of an earlier call that was stopped. The run continues on the same pool up to
+        `budget`; policy and settings must not be given.
+    settings: further settings of `Optimizer`.
+
+    Ctrl-C returns the result so far. If a worker, the executor or the progress function fails,
+    `RunStoppedError` contains the result so far. Both can be resumed.
     """
     budget = count("budget", budget)
     if executor is not None and not hasattr(executor, "submit"):
@@ -99,7 +111,7 @@ def maximize(
         if not len(run.history):
             if failures:
                 raise AllFailedError(
-                    f"every trial failed: {_last(failures)}", _result(run, failures)
+                    f"every trial failed: {_last_failure(failures)}", _result(run, failures)
                 ) from None
             raise
     except ManyarmsError:
@@ -110,7 +122,7 @@ def maximize(
     return _result(run, failures)
 
 
-def _last(failures: dict[int, str]) -> str:
+def _last_failure(failures: dict[int, str]) -> str:
     return next(reversed(failures.values()))
 
 
@@ -131,15 +143,15 @@ def _loop(
         in_a_row = in_a_row + len(outcomes) if all(outcomes) else 0
         if report is not None:
             report(run.spent, budget, run)
-        if in_a_row >= _HOPELESS:
-            text = f"the last {in_a_row} evaluations all failed: {_last(failures)}"
+        if in_a_row >= _MAX_FAILURES_IN_A_ROW:
+            text = f"the last {in_a_row} evaluations all failed: {_last_failure(failures)}"
             raise AllFailedError(text, _result(run, failures))
 
 
 def _evaluate(
     run: Optimizer, f: Callable[[Arm], float], executor: Executor | None, failures: dict[int, str]
 ) -> list[bool]:
-    """Measure every ticket that is out and tell its result; whether each failed."""
+    """Evaluate every pending ticket and record its result; return whether each one failed."""
     tickets = sorted(run.pending.items())
     arms = [Arm(arm, run.pool.id_of(arm), run.pool.features[arm]) for _, arm in tickets]
     futures: list[Future[float]] = []
@@ -162,11 +174,11 @@ def _evaluate(
 
 
 def _attempt(f: Callable[[Arm], float], arm: Arm, future: Future[float] | None) -> tuple[float, str | None]:
-    """The measured value, or why there is none."""
+    """The value of f, or NaN and the reason why there is none."""
     try:
         value = float(f(arm) if future is None else future.result())
     except (BrokenExecutor, CancelledError):
-        raise  # the trial did not fail: whoever was to make it is gone
+        raise  # the trial did not fail: the executor was lost before it was evaluated
     except Exception as problem:
         return np.nan, f"{type(problem).__name__}: {problem}"
     usable = abs(value) < _LARGEST_REWARD  # also false for NaN
