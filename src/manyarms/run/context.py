@@ -58,7 +58,7 @@ class RunContext:
             raise InvalidParameterError("pool", pool, "a manyarms.Pool")
         policy = default_policy() if policy is None else policy
         if not isinstance(policy, Policy):
-            raise InvalidParameterError("policy", policy, "a policy such as manyarms.BBKB(kernel=…)")
+            raise InvalidParameterError("policy", policy, "a policy such as manyarms.BBKB()")
         for name, flag in (("lazy", lazy), ("minimize", minimize)):
             if not isinstance(flag, bool):
                 raise InvalidParameterError(name, flag, "True or False")

@@ -97,7 +97,9 @@ def maximize(
         raise InvalidParameterError("executor", executor, "a concurrent.futures.Executor or None")
     if resume is not None:
         if policy is not None or settings or pool is not resume.optimizer.pool:
-            raise InvalidParameterError("resume", "…", "given with the same pool and no other settings")
+            raise InvalidParameterError(
+                "resume", "another pool or settings", "given with the same pool and no other settings"
+            )
         run, failures = resume.optimizer, dict(resume.failures)
         run.budget = budget
     else:

@@ -1,9 +1,9 @@
 """The state of a run as one frozen value. Every step of a run is a function from one state to the next.
 
-    told(context, state, …)            record results                               (telling.py)
-    with_feedback(context, state)      update the belief with all recorded results  (feedback.py)
-    asked(context, state, request)     choose a batch                               (asking.py)
-    with_more_arms(context, state, …)  add arms to the pool                         (growing.py)
+    told(context, state, tickets, rewards)  record results                               (telling.py)
+    with_feedback(context, state)           update the belief with all recorded results  (feedback.py)
+    asked(context, state, request)          choose a batch                               (asking.py)
+    with_more_arms(context, state, pool)    add arms to the pool                         (growing.py)
 
 A step that fails leaves the state as it was, because nothing modifies a state.
 """

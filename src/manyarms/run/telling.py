@@ -26,7 +26,7 @@ def told(
 ) -> RunState:
     """The state with the results of these tickets or, with `arms`, of pulls without a ticket."""
     if (tickets is None) == (arms is None):
-        raise InvalidParameterError("tell", None, "given exactly one of a batch, tickets, or arms=…")
+        raise InvalidParameterError("tell", None, "given exactly one of a batch, tickets or arms")
     if arms is not None:
         named: list[int] | None = None
         owners = context.pool.arms_of(arms)

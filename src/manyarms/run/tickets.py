@@ -38,7 +38,8 @@ class Tickets:
         for ticket in tickets:
             if ticket in self.forgotten:
                 raise AlreadyToldError(
-                    f"ticket {ticket} was given up with forget(); record its result with arms=…, rewards=…"
+                    f"ticket {ticket} was given up with forget(); "
+                    "record its result with tell(arms=[arm], rewards=[reward])"
                 )
             if not 0 <= ticket < self.next_ticket:
                 raise UnknownTicketError(f"ticket {ticket} was never handed out")
