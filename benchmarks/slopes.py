@@ -97,7 +97,7 @@ def figure_data(measured: list[tuple[Sweep, np.ndarray]]) -> Grid:
         fit = np.exp(np.mean(np.log(seconds) - slope * np.log(sizes))) * sizes**slope
         curves = (
             Curve("measured", sizes, seconds, kind="points"),
-            Curve("fitted power law", sizes, fit),
+            Curve("fitted power", sizes, fit),
         )
         title = f"{sweep.varies}^{slope:.2f}   ({sweep.held})"
         panels.append(

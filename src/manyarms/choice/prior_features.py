@@ -50,10 +50,10 @@ def prior_over(
         raise InvalidParameterError("prior", kind, f"one of {', '.join(KINDS)}")
     count("size", size)
     if kind == "auto":
-        kind, features = _most_accurate(pool, kernel, size, rng)
+        kind, feature_map = _most_accurate(pool, kernel, size, rng)
     else:
-        features = _MAPS[kind](pool, kernel, size, rng)
-    return PriorSampler(pool, kernel, features, storage, stored=kind == "joint")
+        feature_map = _MAPS[kind](pool, kernel, size, rng)
+    return PriorSampler(pool, kernel, feature_map, storage, stored=kind == "joint")
 
 
 def eigenfunctions_over(pool: Pool, kernel: KernelLike, size: int) -> Eigenfunctions:
@@ -64,8 +64,10 @@ def eigenfunctions_over(pool: Pool, kernel: KernelLike, size: int) -> Eigenfunct
     """
     spectrum_of(kernel, pool.n_features, "eigenfunctions")  # reject unsuitable kernels first
     lower, upper = _box(pool)
-    features = HilbertSpaceFeatures(kernel, size, lower, upper, points=_spread_sample(pool))
-    return features.leading(int(np.count_nonzero(features.weights > _NO_WEIGHT * features.weights[0])))
+    feature_map = HilbertSpaceFeatures(kernel, size, lower, upper, points=_spread_sample(pool))
+    return feature_map.leading(
+        int(np.count_nonzero(feature_map.weights > _NO_WEIGHT * feature_map.weights[0]))
+    )
 
 
 def _most_accurate(
@@ -77,13 +79,13 @@ def _most_accurate(
         if kind == "eigenfunctions" and pool.n_features > _MOST_BOX_FEATURES:
             continue
         try:
-            features = _MAPS[kind](pool, kernel, size, rng)
+            feature_map = _MAPS[kind](pool, kernel, size, rng)
         except UnsuitableKernelError:
             continue
-        error = kernel_error(features, kernel, sample)
+        error = kernel_error(feature_map, kernel, sample)
         if error <= good:
-            return kind, features
-        tried.append((error, kind, features))
+            return kind, feature_map
+        tried.append((error, kind, feature_map))
     return min(tried, key=lambda entry: entry[0])[1:]
 
 

@@ -106,7 +106,7 @@ class UpperBounds:
     """
 
     def fill(self, context: BatchContext) -> FilledBatch:
-        """Pick the highest upper bound and hallucinate the pull, again and again."""
+        """Repeatedly pick the highest upper bound and hallucinate the pull."""
         meter = _started_meter(context)
         leverage = context.posterior.leverage
         argmax = LazyArgmax(
@@ -288,7 +288,7 @@ class UniformStart:
 
 
 def _ratio_after(context: BatchContext, arms: list[int]) -> float:
-    """The ratio after picks that do not depend on the stopping rule."""
+    """The variance ratio after these picks, which were made without the stopping rule."""
     meter = _started_meter(context)
     for arm in arms:
         level = float(context.posterior.leverage[arm])

@@ -7,9 +7,9 @@ spec §4 reads, after L is multiplied out (S_u = τ L V⁻¹ Lᵀ, m_u = L V⁻�
 
 Its mean is μ̃. The first term has the covariance α²τ z(x)ᵀV⁻¹z(y), and α e(x) has the remaining covariance
 α²(k(x, y) − z(x)ᵀz(y)). Rule (7), inducing features, has no inducing arms at which g could be corrected.
-There g contains only the eigenfunctions *after* the m in z, whose weights are drawn from the posterior. For
-random features there is no e at all. One formula therefore covers all cases, and a draw over the pool costs
-one pass over the columns of z and of the prior's feature map.
+There g contains only the eigenfunctions *after* the first m; the weights of the first m, which form z, are
+drawn from the posterior. For random features there is no e. One formula therefore covers all cases, and a
+draw over the pool costs one pass over the columns of z and of the prior's feature map.
 
 The feature map of g has finite dimension, so the variance of e is not exact. It is adjusted arm by arm
 (`prior_draws.completed`): every marginal distribution is then exact for any feature map, and only the

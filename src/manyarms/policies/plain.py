@@ -26,7 +26,7 @@ def policy_from_plain(plain: Mapping[str, Any], place: str) -> Policy:
     kind = getattr(policies, plain["name"], None) if plain["name"] in policies.__all__ else None
     if kind is None:
         raise CheckpointError(
-            f"{place}: {plain['name']} is not a policy of this package; pass the policy to load()"
+            f"{place}: {plain['name']} is not one of this package's policies; pass it to load()"
         )
     try:
         learned = isinstance(plain["kernel"], str)

@@ -74,47 +74,51 @@ def maximize(
 ) -> Result:
     """Search the pool for the arm with the largest f(arm), with `budget` noisy evaluations.
 
-    f: the objective function. It is called with an `Arm` and returns the reward as a number. An exception, or
-        a value that is not a finite number, counts as a failed pull, and the run continues. If a whole batch
-        and the last 20 pulls all failed, `AllFailedError` is raised with the result so far.
+    f: the objective. It is called with an `Arm` and returns the reward. An exception, or a value that is
+        not a finite number, counts as a failed pull, and the run continues; if a whole batch and the last
+        20 pulls all failed, `AllFailedError` is raised with the result so far.
     pool: the candidates.
     budget: the number of evaluations, including failed ones.
     policy: the algorithm; None is the default policy.
     seed: the random seed.
-    executor: a `concurrent.futures.Executor` that evaluates the arms of a batch in parallel; None evaluates
-        them one after the other in this process.
-    progress: True prints a progress line to standard error; a function is called with (number of evaluations
-        done, budget, optimizer) after every batch.
-    resume: the result of an earlier call that was stopped. The run continues on the same pool up to
-        `budget`; policy and settings must not be given.
-    settings: further settings of `Optimizer`.
+    executor: any `concurrent.futures.Executor`, which evaluates the arms of a batch; None evaluates them one
+        after the other in this process.
+    progress: True prints a line to standard error; a function is called with (done, budget, optimizer).
+    resume: the result of a call that stopped early; it continues on the same pool up to `budget`.
+    settings: further settings of `Optimizer`. With `resume`, policy and settings must be left out.
 
-    Ctrl-C returns the result so far. If a worker, the executor or the progress function fails,
-    `RunStoppedError` contains the result so far. Both can be resumed.
+    Ctrl-C returns the result so far, and `RunStoppedError` contains it if a worker, the executor or the
+    progress function fails. Both can be resumed.
     """
     budget = count("budget", budget)
     if executor is not None and not hasattr(executor, "submit"):
         raise InvalidParameterError("executor", executor, "a concurrent.futures.Executor or None")
-    if resume is not None:
-        if policy is not None or settings or pool is not resume.optimizer.pool:
-            raise InvalidParameterError(
-                "resume", "another pool or settings", "given with the same pool and no other settings"
-            )
-        run, failures = resume.optimizer, dict(resume.failures)
-        run.budget = budget
+    if resume is None:
+        run = Optimizer(pool, policy, seed, budget=budget, **settings)
     else:
-        run, failures = Optimizer(pool, policy, seed, budget=budget, **settings), {}
+        run = _resumed(resume, pool, budget, changed=policy is not None or bool(settings))
+    failures = {} if resume is None else dict(resume.failures)
     report = _print_progress if progress is True else progress or None
+    return _finished(run, f, budget, executor, report, failures)
+
+
+def _finished(
+    run: Optimizer,
+    f: Callable[[Arm], float],
+    budget: int,
+    executor: Executor | None,
+    report: Progress | None,
+    failures: dict[int, str],
+) -> Result:
+    """Run the loop to its end; the exceptions that may stop it are explained in `maximize`."""
     try:
         _loop(run, f, budget, executor, report, failures)
     except KeyboardInterrupt:
         return _result(run, failures, interrupted=True)
     except NothingToAskError:
+        if failures and not len(run.history):
+            raise _all_failed("every trial failed", run, failures) from None
         if not len(run.history):
-            if failures:
-                raise AllFailedError(
-                    f"every trial failed: {_last_failure(failures)}", _result(run, failures)
-                ) from None
             raise
     except ManyarmsError:
         raise
@@ -124,8 +128,18 @@ def maximize(
     return _result(run, failures)
 
 
-def _last_failure(failures: dict[int, str]) -> str:
-    return next(reversed(failures.values()))
+def _resumed(resume: Result, pool: Pool, budget: int, changed: bool) -> Optimizer:
+    """The run of an earlier result with a new budget; an error if pool, policy or settings were changed."""
+    if changed or pool is not resume.optimizer.pool:
+        rule = "given with the same pool and no other settings"
+        raise InvalidParameterError("resume", "another pool or settings", rule)
+    resume.optimizer.budget = budget
+    return resume.optimizer
+
+
+def _all_failed(text: str, run: Optimizer, failures: dict[int, str]) -> AllFailedError:
+    """The error for trials that all failed; its message ends with the text of the last failure."""
+    return AllFailedError(f"{text}: {next(reversed(failures.values()))}", _result(run, failures))
 
 
 def _loop(
@@ -146,8 +160,7 @@ def _loop(
         if report is not None:
             report(run.spent, budget, run)
         if in_a_row >= _MAX_FAILURES_IN_A_ROW:
-            text = f"the last {in_a_row} evaluations all failed: {_last_failure(failures)}"
-            raise AllFailedError(text, _result(run, failures))
+            raise _all_failed(f"the last {in_a_row} evaluations all failed", run, failures)
 
 
 def _evaluate(

@@ -80,13 +80,13 @@ def sample_chain(K: Floats, k: int, rng: np.random.Generator, steps: int | None 
     inverse = np.linalg.inv(K[np.ix_(chosen, chosen)])
     for _ in range(steps if steps is not None else int(10 * k * np.log(n / k + 2))):
         i, j = int(rng.integers(k)), int(rng.integers(n - k))
-        toss = 2.0 * rng.random()  # above 1 half the time, in which case the chain stays in its state
+        threshold = 2.0 * rng.random()  # above 1 half the time, in which case the chain stays in its state
         # det K_{S−i+j} / det K_S = (K⁻¹)_ii · (k_jj − k_jR K_R⁻¹ k_Rj), with R = S − i
         covariance = K[chosen, outside[j]]
         projected = inverse @ covariance
         schur = K[outside[j], outside[j]] - covariance @ projected
         ratio = inverse[i, i] * schur + projected[i] ** 2
-        if toss < min(ratio, 1.0):
+        if threshold < min(ratio, 1.0):
             chosen[i], outside[j] = outside[j], chosen[i]
             inverse = np.linalg.inv(K[np.ix_(chosen, chosen)])
     return np.sort(chosen)
