@@ -1,8 +1,8 @@
-"""Measurements with a bar to pass: `python -m benchmarks [names…] [--smoke]`.
+"""Benchmarks, most of them with a target ("bar"): `python -m benchmarks [names] [--smoke]`.
 
-To add one, drop a module into this folder with a list `BENCHMARKS` of functions `f(smoke) -> list[Row]`.
-It is found by itself and answers to `module` and to `module.function`. Smoke mode runs the same code on
-a tiny problem in a second or two; its figures mean nothing and its bars are not enforced.
+To add a benchmark, add a module to this folder with a list `BENCHMARKS` of functions `f(smoke) -> list[Row]`.
+It is discovered automatically and can be selected as `module` or `module.function`. Smoke mode runs the same
+code on a tiny problem in a second or two; its figures are meaningless and its bars are not enforced.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table. `ok` is None for a figure without a bar."""
+    """One line of the table: a figure, its unit and its bar. `ok` is None for a figure without a bar."""
 
     name: str
     measured: float
@@ -29,12 +29,12 @@ Benchmark = Callable[[bool], list[Row]]
 
 
 def at_least(name: str, measured: float, bar: float, unit: str = "", note: str = "") -> Row:
-    """A row that passes when the figure reaches the bar."""
+    """A row that passes if the figure is at least the bar."""
     return Row(name, float(measured), unit, f"≥ {bar:g}", bool(measured >= bar), note)
 
 
 def at_most(name: str, measured: float, bar: float, unit: str = "", note: str = "") -> Row:
-    """A row that passes when the figure stays within the bar."""
+    """A row that passes if the figure is at most the bar."""
     return Row(name, float(measured), unit, f"≤ {bar:g}", bool(measured <= bar), note)
 
 
@@ -50,12 +50,12 @@ def discover() -> dict[str, Benchmark]:
 
 
 def select(names: Iterable[str]) -> dict[str, Benchmark]:
-    """The benchmarks these names mean, all of them when there are none; an unknown name is an error."""
+    """The benchmarks with these names, or all of them if there are no names; an unknown name is an error."""
     everything = discover()
     chosen: dict[str, Benchmark] = {}
     for name in names:
         meant = {key: value for key, value in everything.items() if name in (key, *key.split("."))}
         if not meant:
-            raise LookupError(f"no benchmark is called {name!r}; there are {', '.join(everything)}")
+            raise LookupError(f"there is no benchmark {name!r}; known are: {', '.join(everything)}")
         chosen |= meant
     return chosen or everything

@@ -1,4 +1,4 @@
-"""Run benchmarks, print one table, keep the figures as JSON in `benchmarks/results/`."""
+"""Run benchmarks, print one table, and write the figures as JSON to `benchmarks/results/`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RESULTS = Path(__file__).resolve().parent / "results"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit code 1 when a bar is missed (never in smoke mode, where bars mean nothing)."""
+    """Run the benchmarks named in the arguments. Exit code 1: a bar was missed (never in smoke mode)."""
     options = _parser().parse_args(arguments)
     if options.list:
         print("\n".join(discover()))
@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     rows: list[Row] = []
     with one_thread():
         for name, benchmark in chosen.items():
-            print(f"running {name} …", file=sys.stderr, flush=True)
+            print(f"running {name}", file=sys.stderr, flush=True)
             rows += benchmark(options.smoke)
     print(table(rows, enforced=not options.smoke))
     print(f"written to {_write(rows, options.smoke, options.results)}", file=sys.stderr)
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def table(rows: list[Row], enforced: bool = True) -> str:
-    """Aligned columns: what, how much, the bar, and whether it was reached."""
+    """The rows as text in aligned columns: name, figure, bar, whether it was met, and note."""
     verdict = {True: "ok", False: "MISSED", None: ""} if enforced else {True: "", False: "", None: ""}
     cells = [("benchmark", "measured", "bar", "", "note")]
     cells += [(r.name, f"{r.measured:.4g} {r.unit}".strip(), r.bar, verdict[r.ok], r.note) for r in rows]
@@ -59,9 +59,11 @@ def _write(rows: list[Row], smoke: bool, folder: Path) -> Path:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", help="modules or module.function; all when none is given")
-    parser.add_argument("--smoke", action="store_true", help="tiny sizes, seconds, no bars")
-    parser.add_argument("--list", action="store_true", help="print the names and stop")
+    parser.add_argument("names", nargs="*", help="module or module.function; default: all")
+    parser.add_argument(
+        "--smoke", action="store_true", help="tiny problems that take seconds; bars are not enforced"
+    )
+    parser.add_argument("--list", action="store_true", help="print the names of the benchmarks and exit")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the JSON record")
     return parser
 

@@ -1,6 +1,6 @@
-"""A campaign on a pool of a million rows in a Parquet file: `new`, `tell` and `ask`, each in its own process.
+"""A campaign on a Parquet file with a million rows: `new`, `tell` and `ask`, each in its own process.
 
-Everything is left at its default: a learned model, BBKB, columns in single precision.
+All settings are the defaults: a learned model, BBKB, and columns in single precision.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from benchmarks.timing import peak_and_result
 
 @dataclass(frozen=True)
 class Settings:
-    """Sizes of the pool, the results told before, and the plate."""
+    """The number of arms, of results imported first, and of arms in a batch."""
 
     n_arms: int = 1_000_000
     results: int = 1_000
-    plate: int = 100
+    batch_size: int = 100
 
 
-FULL, SMOKE = Settings(), Settings(n_arms=2_000, results=40, plate=8)
+FULL, SMOKE = Settings(), Settings(n_arms=2_000, results=40, batch_size=8)
 
 
 def write_pool(path: str, n_arms: int) -> list[float]:
-    """Eight features and an id; the true values of every thousandth row, to be told."""
+    """Write a pool with eight features and an id; return the true value of every row."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -43,21 +43,21 @@ def write_pool(path: str, n_arms: int) -> list[float]:
 
 
 def command(*arguments: str) -> float:
-    """Seconds a command takes, imports left out."""
+    """Run a command of the CLI and return its wall-clock seconds, without imports."""
     from manyarms.cli.main import app
 
     started = time.perf_counter()
     with contextlib.redirect_stdout(io.StringIO()):
         try:
             app(list(arguments))
-        except SystemExit as ending:
-            if ending.code:
-                raise RuntimeError(f"{arguments}: exit code {ending.code}") from None
+        except SystemExit as finished:
+            if finished.code:
+                raise RuntimeError(f"{arguments}: exit code {finished.code}") from None
     return time.perf_counter() - started
 
 
 def million(smoke: bool) -> list[Row]:
-    """Seconds and peak resident memory of each command."""
+    """Wall-clock seconds and peak resident memory of each command, and the size of the campaign's file."""
     s = SMOKE if smoke else FULL
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -67,12 +67,12 @@ def million(smoke: bool) -> list[Row]:
         told = rng.choice(s.n_arms, s.results, replace=False)
         noisy = [(10_000_000 + arm, target[arm] + 0.02 * rng.normal()) for arm in told.tolist()]
         Path(results).write_text("molecule,value\n" + "".join(f"{id},{value}\n" for id, value in noisy))
-        plates = [str(folder / f"plate{i}.csv") for i in (1, 2)]
+        batches = [str(folder / f"batch{i}.csv") for i in (1, 2)]
         steps = {
             "new": ("new", campaign, "--pool", pool, "--id", "molecule"),
             f"tell {s.results} results": ("tell", campaign, results),
-            f"ask -n {s.plate}, first": ("ask", campaign, "-n", str(s.plate), "--out", plates[0]),
-            f"ask -n {s.plate}, next": ("ask", campaign, "-n", str(s.plate), "--out", plates[1]),
+            f"ask -n {s.batch_size}, first": ("ask", campaign, "-n", str(s.batch_size), "--out", batches[0]),
+            f"ask -n {s.batch_size}, next": ("ask", campaign, "-n", str(s.batch_size), "--out", batches[1]),
         }
         rows = []
         for step, arguments in steps.items():

@@ -34,7 +34,7 @@ def draw(points: Iterable[Point], path: Path) -> None:
                 axes[i][j].set_title(f"{kernel}, d = {d}")
             axes[i][0].set_ylabel("largest kernel error")
         for axis in axes[-1]:
-            axis.set_xlabel("features")
+            axis.set_xlabel("dimension of the feature map")
         handles, labels = max(
             (axis.get_legend_handles_labels() for axis in axes.flat), key=lambda x: len(x[1])
         )
@@ -47,7 +47,7 @@ def draw(points: Iterable[Point], path: Path) -> None:
 
 def _panel(axis, points: list[Point]) -> None:
     for name in MAPS:
-        line = [(p.width, max(p.error, FLOOR)) for p in points if p.map == name]
+        line = [(p.dimension, max(p.error, FLOOR)) for p in points if p.map == name]
         if line:
             axis.loglog(
                 *zip(*line, strict=True), STYLES[name], color=COLOURS[name], label=name, markersize=3.5

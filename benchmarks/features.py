@@ -35,12 +35,12 @@ class Settings:
     sizes: tuple[int, ...] = (4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
     draws: int = 9
     n_arms: int = 100_000
-    width: int = 500
+    dimension: int = 500
 
 
 FULL = Settings()
-SMOKE = Settings(sizes=(4, 16), draws=1, n_arms=500, width=20)
-# One kernel per number of features, each as smooth as one would use it for: a long scale in d = 8.
+SMOKE = Settings(sizes=(4, 16), draws=1, n_arms=500, dimension=20)
+# Kernels for each number of features d, with length-scales that are typical for it: longer for d = 8.
 KERNELS: dict[tuple[int, str], KernelLike] = {
     (1, "RBF"): ma.RBF(0.2),
     (1, "Matérn 5/2"): ma.Matern(0.2, nu=2.5),
@@ -54,12 +54,12 @@ Build = Callable[[KernelLike, int, int, np.random.Generator], Embedding | None]
 
 @dataclass(frozen=True)
 class Point:
-    """One measured error; `width` is the true number of features, which a grid cannot choose freely."""
+    """One measured error; `dimension` is that of the map, which for a grid is at most the size asked for."""
 
     n_features: int
     kernel: str
     map: str
-    width: int
+    dimension: int
     error: float
 
 
@@ -68,7 +68,7 @@ def random_fourier(kernel: KernelLike, size: int, d: int, rng: np.random.Generat
 
 
 def quadrature(kernel: KernelLike, size: int, d: int, rng: np.random.Generator) -> Embedding | None:
-    """The largest grid within the size; none for Matérn, or where not even two nodes fit."""
+    """The largest grid within the size; None for Matérn, or if not even two nodes per feature fit."""
     nodes = int(size ** (1 / d) + 1e-9)
     fits = isinstance(kernel, ma.RBF) and nodes >= 2 and nodes**d <= MOST_QUADRATURE_FEATURES
     return QuadratureFourierFeatures(kernel, nodes, d) if fits else None
@@ -121,7 +121,7 @@ def error_against_size(smoke: bool) -> list[Row]:
         largest[point.n_features, point.kernel, point.map] = point
     rows = []
     for point in largest.values():
-        name = f"d = {point.n_features}, {point.kernel}: {point.map}, {point.width} features"
+        name = f"d = {point.n_features}, {point.kernel}: {point.map}, dimension {point.dimension}"
         barred = (point.n_features, point.map) == (2, "quadrature Fourier")
         rows.append(at_most(name, point.error, 1e-6) if barred else Row(name, point.error))
     return rows
@@ -133,12 +133,12 @@ def time_to_map_a_pool(smoke: bool) -> list[Row]:
     X, rng, kernel = np.random.default_rng(0).random((s.n_arms, 2)), np.random.default_rng(1), ma.RBF(0.5)
     rows = []
     for label, build in MAPS.items():
-        embedding = build(kernel, s.width, 2, rng)
+        embedding = build(kernel, s.dimension, 2, rng)
         assert embedding is not None
         seconds = cpu_seconds(
             lambda: [embedding.matrix(X[i : i + 4096]) for i in range(0, s.n_arms, 4096)]  # noqa: B023
         )
-        rows.append(Row(f"{s.n_arms} × 2 pool, {label}, {embedding.dimension} features", seconds, "s CPU"))
+        rows.append(Row(f"{s.n_arms} × 2 pool, {label}, dimension {embedding.dimension}", seconds, "s CPU"))
     return rows
 
 

@@ -1,4 +1,4 @@
-"""The posterior itself: a step against recomputing, a step against one pass over memory, and peak memory.
+"""The posterior: a step compared with recomputing, a step compared with one pass over memory, peak memory.
 
 All three use a pool of standard normal features with 8 columns, the kernel `RBF(5 ** 0.5)` and ridge 0.2
 (the published settings of the BBKB experiments).
@@ -25,15 +25,17 @@ class Settings:
 
     n_arms: int = 20_000
     steps: int = 300
-    every: int = 10  # the slow textbook version is timed at every tenth step only
-    width: int = 400
+    every: int = 10  # the slow textbook version is timed only at every tenth step
+    sketch_size: int = 400
     repeats: int = 41
     large_n_arms: int = 1_000_000
-    large_width: int = 300
+    large_sketch_size: int = 300
 
 
 FULL = Settings()
-SMOKE = Settings(n_arms=300, steps=20, every=5, width=24, repeats=3, large_n_arms=2_000, large_width=20)
+SMOKE = Settings(
+    n_arms=300, steps=20, every=5, sketch_size=24, repeats=3, large_n_arms=2_000, large_sketch_size=20
+)
 
 
 def _settings(smoke: bool) -> Settings:
@@ -64,16 +66,16 @@ def textbook(features: np.ndarray, arms: np.ndarray, rewards: np.ndarray) -> tup
 
 
 def steps_against_scratch(smoke: bool) -> list[Row]:
-    """CPU time of all steps, kept up to date against recomputed.
+    """CPU time of all steps: incremental updates compared with recomputing from scratch.
 
-    The steps are timed twice: alone, at the start of the process, and in turns with the textbook version,
-    so that whatever else the machine does touches both. Alone they are slower, because memory that the
-    process has never used before has to be fetched from the system page by page.
+    The incremental steps are timed twice: alone, at the start of the process, and alternating with the
+    textbook version, so that other load on the machine affects both. Alone they are slower, because memory
+    that the process uses for the first time has to be requested from the system page by page.
     """
     s = _settings(smoke)
     features, rng = _features(s.n_arms), np.random.default_rng(1)
     arms, rewards = rng.permutation(s.n_arms)[: s.steps], rng.normal(size=s.steps)
-    step(ma.Posterior(ma.Pool(features[:50]), KERNEL, RIDGE), 0, 0.0)  # libraries load at their first use
+    step(ma.Posterior(ma.Pool(features[:50]), KERNEL, RIDGE), 0, 0.0)  # loads libraries at their first use
     posterior = ma.Posterior(ma.Pool(features), KERNEL, RIDGE)
     alone = cpu_seconds(lambda: [step(posterior, *pull) for pull in zip(arms, rewards, strict=True)])
     posterior = ma.Posterior(ma.Pool(features), KERNEL, RIDGE)
@@ -96,20 +98,20 @@ def steps_against_scratch(smoke: bool) -> list[Row]:
 
 
 def step_against_pass(smoke: bool) -> list[Row]:
-    """One step at m columns against one matrix–vector product of that size, taken in turns."""
+    """A step at sketch size m compared with a matrix–vector product of the same size, alternating."""
     s = _settings(smoke)
     rng = np.random.default_rng(2)
-    arms = rng.permutation(s.n_arms)[: s.width + s.repeats]
+    arms = rng.permutation(s.n_arms)[: s.sketch_size + s.repeats]
     posterior = ma.Posterior(ma.Pool(_features(s.n_arms)), KERNEL, RIDGE)
-    first = arms[: s.width - s.repeats // 2]
+    first = arms[: s.sketch_size - s.repeats // 2]
     posterior.update(first, first, rng.normal(size=len(first)))
-    columns, vector = rng.normal(size=(s.n_arms, s.width)), rng.normal(size=s.width)
+    columns, vector = rng.normal(size=(s.n_arms, s.sketch_size)), rng.normal(size=s.sketch_size)
     ours, plain = [], []
     for arm in arms[len(first) : len(first) + s.repeats].tolist():
         ours.append(cpu_seconds(lambda arm=arm: step(posterior, arm, 0.5)))
         plain.append(cpu_seconds(lambda: columns @ vector))
     step_ms, pass_ms = 1e3 * statistics.median(ours), 1e3 * statistics.median(plain)
-    size = f"{s.n_arms} × {s.width}"
+    size = f"{s.n_arms} × {s.sketch_size}"
     return [
         Row(f"{size}: step (append + pull + all values)", step_ms, "ms CPU", note="median"),
         Row(f"{size}: matrix–vector product", pass_ms, "ms CPU", note="median"),
@@ -117,14 +119,14 @@ def step_against_pass(smoke: bool) -> list[Row]:
     ]
 
 
-def fill_large_pool(n_arms: int, width: int) -> None:
+def fill_large_pool(n_arms: int, sketch_size: int) -> None:
     """Grow a sketch in single precision, ten inducing arms and ten pulls at a time."""
     rng = np.random.default_rng(3)
     pool = ma.Pool(rng.standard_normal((n_arms, 8), dtype=np.float32))
     posterior = ma.Posterior(pool, KERNEL, RIDGE, storage=np.float32)
-    for arms in rng.permutation(n_arms)[:width].reshape(-1, 10):
+    for arms in rng.permutation(n_arms)[:sketch_size].reshape(-1, 10):
         posterior.update(arms, arms, rng.normal(size=10))
-    assert posterior.state.sketch_size == width
+    assert posterior.state.sketch_size == sketch_size
     assert np.isfinite(posterior.mean).all()
     assert (posterior.variance > 0).all()
 
@@ -132,8 +134,8 @@ def fill_large_pool(n_arms: int, width: int) -> None:
 def memory(smoke: bool) -> list[Row]:
     """Peak resident memory of a fresh process."""
     s = _settings(smoke)
-    peak = peak_of("benchmarks.foundation", "fill_large_pool", s.large_n_arms, s.large_width)
-    name = f"{s.large_n_arms} × 8 pool, m = {s.large_width}, float32: peak resident"
+    peak = peak_of("benchmarks.foundation", "fill_large_pool", s.large_n_arms, s.large_sketch_size)
+    name = f"{s.large_n_arms} × 8 pool, m = {s.large_sketch_size}, float32: peak resident"
     return [at_most(name, peak / 1e9, 3, "GB", note="includes Python and its libraries")]
 
 

@@ -71,13 +71,13 @@ def load(name: str) -> Loaded:
     return FUNCTIONS[name]() if name in FUNCTIONS else _mixed(*TABLES[name])
 
 
-def _table(ending: str, **options: object) -> pd.DataFrame:
+def _table(path_suffix: str, **options: object) -> pd.DataFrame:
     import pandas as pd
 
     folder = os.environ.get("MANYARMS_FURTHER")
-    found = sorted(Path(folder).rglob(ending)) if folder else []
+    found = sorted(Path(folder).rglob(path_suffix)) if folder else []
     if not found:
-        raise MissingDataError(f"{ending} was not found in the folder named by MANYARMS_FURTHER")
+        raise MissingDataError(f"{path_suffix} was not found in the folder named by MANYARMS_FURTHER")
     return pd.read_csv(found[0], **options)
 
 

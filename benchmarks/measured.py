@@ -1,4 +1,4 @@
-"""More real pools, in the units a user would bring them in; read like those of `benchmarks.pools`.
+"""More real pools, in the units in which a user would provide them; read like those of `benchmarks.pools`.
 
 `sgemm.csv.gz` (UCI, four timed runs per configuration), `enamine50k_morgan1024.npz` (packed fingerprints and
 docking scores), `esol.csv.gz` (SMILES and measured solubility; RDKit makes the fingerprints).
@@ -106,7 +106,7 @@ def hartmann(n_arms: int = 5000) -> tuple[np.ndarray, np.ndarray]:
 
 
 def letters(n_arms: int = 6000, length: int = 8, coupled: int = 2) -> tuple[np.ndarray, np.ndarray]:
-    """Strings over four letters on an NK landscape: each position's worth depends on its neighbours too."""
+    """Strings over four letters on an NK landscape: the value of a position depends on its neighbours too."""
     rng = np.random.default_rng(0)
     codes = np.unique(rng.integers(4, size=(n_arms, length)), axis=0)
     worth = rng.normal(size=(length, 4 ** (coupled + 1)))

@@ -1,4 +1,4 @@
-"""Cost of a step against t, A and m, with fitted exponents: flat in t, linear in A, linear in m.
+"""Cost of a step as a function of t, A and m, with fitted exponents: constant in t, linear in A and in m.
 
 `python -m benchmarks.slopes FOLDER` measures and draws `cost-slopes.png` and `.svg` there.
 """
@@ -22,7 +22,7 @@ KERNEL, RIDGE = ma.RBF(5**0.5), 0.2
 
 @dataclass(frozen=True)
 class Sweep:
-    """One size that varies, what is held, and the exponent it should not exceed."""
+    """The quantity that varies, those held fixed, and the largest exponent allowed (the bar)."""
 
     varies: str
     held: str
@@ -34,11 +34,11 @@ class Sweep:
         return np.array([median_seconds(self.step(size), repeats) for size in self.sizes])
 
 
-def posterior_step(n_arms: int, width: int) -> Callable[[], object]:
-    """One more inducing arm and its reward, at `width` columns; not committed, so it can be repeated."""
+def posterior_step(n_arms: int, sketch_size: int) -> Callable[[], object]:
+    """Append one inducing arm and its reward at this sketch size; not committed, so it can be repeated."""
     rng = np.random.default_rng(0)
     pool = ma.Pool(rng.normal(size=(n_arms, 8)))
-    arms, rewards = rng.permutation(n_arms)[: width + 1], rng.normal(size=width + 1)
+    arms, rewards = rng.permutation(n_arms)[: sketch_size + 1], rng.normal(size=sketch_size + 1)
     posterior = ma.Posterior(pool, KERNEL, RIDGE)
     posterior.update(arms[:-1], arms[:-1], rewards[:-1])
     step = lambda: posterior.updated(arms[-1:], arms[-1:], rewards[-1:])  # noqa: E731
@@ -47,7 +47,7 @@ def posterior_step(n_arms: int, width: int) -> Callable[[], object]:
 
 
 def run_step(pulls: int, n_arms: int, different: int) -> Callable[[], object]:
-    """Ask and tell of a BKB run that has t pulls of few different arms behind it."""
+    """An ask and a tell of a BKB run after t = `pulls` pulls of few different arms."""
     rng = np.random.default_rng(0)
     policy = ma.BKB(kernel=KERNEL, ridge=RIDGE, noise_std=0.1, width=0.0)
     opt = ma.Optimizer(ma.Pool(rng.normal(size=(n_arms, 8))), policy, seed=0)
@@ -63,17 +63,15 @@ def run_step(pulls: int, n_arms: int, different: int) -> Callable[[], object]:
 
 
 def sweeps(smoke: bool) -> list[Sweep]:
-    """Against t, A and m."""
-    n_arms, width = (300, 20) if smoke else (20_000, 200)
+    """One sweep each over t, A and m."""
+    n_arms, m = (300, 20) if smoke else (20_000, 200)
     t_sizes = (50, 100, 200) if smoke else (1_000, 4_000, 16_000, 64_000, 256_000)
     a_sizes = (200, 400, 800) if smoke else (10_000, 20_000, 40_000, 80_000, 160_000)
     m_sizes = (5, 10, 20) if smoke else (100, 200, 400, 800, 1_600)
     return [
-        Sweep(
-            "t", f"A = {n_arms}, {width} different arms", t_sizes, lambda t: run_step(t, n_arms, width), 0.2
-        ),
-        Sweep("A", f"m = {width}", a_sizes, lambda a: posterior_step(a, width), 1.15),
-        Sweep("m", f"A = {n_arms}", m_sizes, lambda m: posterior_step(n_arms, m), 1.25),
+        Sweep("t", f"A = {n_arms}, {m} different arms", t_sizes, lambda t: run_step(t, n_arms, m), 0.2),
+        Sweep("A", f"m = {m}", a_sizes, lambda a: posterior_step(a, m), 1.15),
+        Sweep("m", f"A = {n_arms}", m_sizes, lambda size: posterior_step(n_arms, size), 1.25),
     ]
 
 
@@ -91,7 +89,7 @@ def exponents(smoke: bool) -> list[Row]:
 
 
 def figure_data(measured: list[tuple[Sweep, np.ndarray]]) -> Grid:
-    """A panel per sweep: measured points and the fitted power."""
+    """One panel per sweep, with the measured points and the fitted power law."""
     panels = []
     low, high = min(s.min() for _, s in measured), max(s.max() for _, s in measured)
     for sweep, seconds in measured:
@@ -117,7 +115,7 @@ def figure_data(measured: list[tuple[Sweep, np.ndarray]]) -> Grid:
 
 
 def draw(folder: Path) -> None:
-    """Measure and draw."""
+    """Measure all sweeps and draw the figure into the folder."""
     from manyarms.reproduce.figures import save_figure
 
     with one_thread():

@@ -28,7 +28,7 @@ def problem(n_arms: int) -> tuple[ma.Pool, np.ndarray]:
 
 
 def steps(opt: ma.Optimizer, truth: np.ndarray, n: int) -> float:
-    """CPU seconds a step, of n steps."""
+    """Run n steps and return the CPU seconds per step."""
     noise = np.random.default_rng(2).normal(size=n) * NOISE
     start = time.process_time()
     for error in noise:
@@ -38,7 +38,7 @@ def steps(opt: ma.Optimizer, truth: np.ndarray, n: int) -> float:
 
 
 def started(policy: ma.Policy, n_arms: int, pulls: int) -> tuple[ma.Optimizer, np.ndarray]:
-    """A run with `pulls` results told, half of them on 300 good arms, and taken in."""
+    """A run that has used `pulls` results, half of them of 300 good arms."""
     pool, truth = problem(n_arms)
     rng = np.random.default_rng(3)
     good = rng.choice(np.argsort(truth)[-n_arms // 10 :], size=300)
@@ -50,7 +50,7 @@ def started(policy: ma.Policy, n_arms: int, pulls: int) -> tuple[ma.Optimizer, n
 
 
 def textbook_draw(n_arms: int, pulls: int) -> tuple[float, float]:
-    """Seconds of one exact joint posterior draw, and of the factorisation in it."""
+    """CPU seconds of one exact joint posterior draw, and of its factorisation alone."""
     pool, truth = problem(n_arms)
     rng = np.random.default_rng(3)
     X, arms = pool.features, rng.integers(n_arms, size=pulls)
@@ -66,7 +66,7 @@ def textbook_draw(n_arms: int, pulls: int) -> tuple[float, float]:
 
 
 def exact_against_sparse(smoke: bool) -> list[Row]:
-    """One step at t = 2 000 on 10⁵ arms, rules (6) and (7), against the exact draw extrapolated."""
+    """A step with rules (6) and (7) at t = 2 000 on 10⁵ arms, compared with the extrapolated exact draw."""
     n_arms, fits, pulls, n = (2_000, 500, 200, 3) if smoke else (100_000, 8_000, 2_000, 20)
     rows = []
     with one_thread():
@@ -82,7 +82,7 @@ def exact_against_sparse(smoke: bool) -> list[Row]:
             each = steps(opt, truth, n)
             label = f"S-GP-TS {name}, {n_arms} arms, t = {pulls}, m = {opt.posterior.state.sketch_size}"
             rows += [
-                Row(f"{label}: seconds a step", each, "s"),
+                Row(f"{label}: seconds per step", each, "s"),
                 at_least(f"{label}: times faster than a textbook draw", factorised * cubed / each, 50, "×"),
                 Row(f"{label}: times faster than GPTS", own / each, "×"),
             ]
@@ -91,7 +91,7 @@ def exact_against_sparse(smoke: bool) -> list[Row]:
 
 
 def flat_in_t(smoke: bool) -> list[Row]:
-    """Seconds a step at t = 8 000 over those at t = 2 000, once the sketch has its size."""
+    """CPU seconds per step at t = 8 000 relative to t = 2 000, when the sketch has reached its size."""
     n_arms, early, late, n = (1_000, 100, 200, 5) if smoke else (20_000, 2_000, 8_000, 100)
     with one_thread():
         opt, truth = started(ma.SGPTS(**SETTINGS), n_arms, early)
@@ -99,7 +99,7 @@ def flat_in_t(smoke: bool) -> list[Row]:
         steps(opt, truth, late - early)
         last = steps(opt, truth, n)
     label = f"S-GP-TS (6), {n_arms} arms, m {size} → {opt.posterior.state.sketch_size}"
-    return [at_most(f"{label}: step at t = {late} over t = {early}", last / first, 1.5)]
+    return [at_most(f"{label}: step at t = {late} relative to t = {early}", last / first, 1.5)]
 
 
 BENCHMARKS = [exact_against_sparse, flat_in_t]

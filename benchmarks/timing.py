@@ -1,4 +1,4 @@
-"""How time and memory are measured."""
+"""Measurement of time and memory."""
 
 from __future__ import annotations
 
@@ -22,27 +22,28 @@ ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THRE
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Linear algebra on one core, so that CPU time is time."""
+    """Run linear algebra on one core, so that CPU time equals elapsed time."""
     with threadpool_limits(limits=1):
         yield
 
 
 def cpu_seconds(work: Callable[[], Any]) -> float:
-    """CPU time of one call: other processes on the machine do not count."""
+    """CPU seconds of one call; other processes on the machine do not count."""
     start = time.process_time()
     work()
     return time.process_time() - start
 
 
 def median_seconds(work: Callable[[], Any], repeats: int) -> float:
-    """Median CPU time of several calls."""
+    """Median CPU seconds of several calls."""
     return statistics.median(cpu_seconds(work) for _ in range(repeats))
 
 
 def peak_bytes() -> int:
-    """The most memory this process has had resident.
+    """The peak resident memory of this process, in bytes.
 
-    Linux keeps it per program (VmHWM); `ru_maxrss`, used elsewhere, may include the parent's.
+    Linux records it per program (VmHWM); `ru_maxrss`, which is used on other systems, may include the
+    parent's.
     """
     status = Path("/proc/self/status")
     if status.exists():
@@ -58,7 +59,7 @@ def peak_of(module: str, function: str, *arguments: Any) -> int:
 
 
 def peak_and_result(module: str, function: str, *arguments: Any) -> tuple[int, Any]:
-    """The same, and what the function returned (as JSON carries it)."""
+    """Peak resident bytes, as in `peak_of`, and the function's return value after a JSON round trip."""
     code = (
         f"import json, {module}, benchmarks.timing as timing\n"
         f"result = {module}.{function}(*{arguments!r})\n"

@@ -1,7 +1,8 @@
-"""BKB and BBKB on real pools, against textbook versions that recompute everything at each step.
+"""BKB and BBKB on real pools, compared with textbook versions that recompute everything at each step.
 
-Set-up of the BBKB experiments: features standardised, rewards scaled to [0, 1], RBF(√5), ridge 0.2, F = 20,
-q̄ = 2, C̃ = 2, noise of standard deviation 0.1, width "authors". CPU time, one thread, columns in float32.
+The settings are those of the BBKB experiments: features standardised, rewards scaled to [0, 1], RBF(√5),
+ridge 0.2, F = 20, q̄ = 2, C̃ = 2, noise of standard deviation 0.1, width "authors". CPU time is measured on
+one thread, with columns in float32.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ GIVEN = {"kernel": KERNEL, "ridge": RIDGE, "noise_std": NOISE, "norm_bound": 20.
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run cost and found."""
+    """CPU seconds, regret and statistics of a run."""
 
     seconds: float
     regret: float
     marks: list[float]  # CPU seconds at each fifth of the run
-    sizes: list[int]
-    unique: int
-    sketch: int
+    sizes: list[int]  # of the batches
+    unique: int  # different arms pulled
+    sketch: int  # inducing arms at the end
 
 
 def run(policy: ma.Policy, features: np.ndarray, truth: np.ndarray, pulls: int, seed: int = 0) -> Outcome:
-    """The package's own run."""
+    """A run of this package."""
     noise = np.random.default_rng(1000 + seed).normal(size=pulls) * NOISE
     opt = ma.Optimizer(ma.Pool(features), policy, seed=seed, budget=pulls, storage="float32")
     start, marks, regret = time.process_time(), [0.0], 0.0
@@ -49,9 +50,10 @@ def run(policy: ma.Policy, features: np.ndarray, truth: np.ndarray, pulls: int, 
 
 
 def textbook(features: np.ndarray, truth: np.ndarray, pulls: int, batched: bool, seed: int = 0) -> Outcome:
-    """BKB (or BBKB) as the papers cost it: posterior and UCB of all arms recomputed at every step.
+    """BKB (or BBKB) as in the papers: posterior and UCB of all arms are recomputed at every step.
 
-    Fresh dictionary draws, K_S^{+/2} by eigendecomposition, V from all unique arms, all in float64.
+    The dictionary is drawn afresh, K_S^{+/2} comes from an eigendecomposition and V from all unique arms, in
+    float64.
     """
     rng, noise = np.random.default_rng(seed), np.random.default_rng(1000 + seed).normal(size=pulls) * NOISE
     start, marks, regret = time.process_time(), [0.0], 0.0
@@ -114,8 +116,8 @@ def _against_textbook(
     except MissingDataError as problem:
         return [Row(name, float("nan"), note=f"not run: {problem}")]
     pulls = 30 if smoke else pulls
-    run(policy(**GIVEN, delta=0.1), features[:100], truth[:100], 10)  # libraries load at their first use
-    # Noise of a shared machine only ever adds: the fastest of as many runs on both sides, taken in turns.
+    run(policy(**GIVEN, delta=0.1), features[:100], truth[:100], 10)  # loads libraries at their first use
+    # Other load on the machine only adds time, so the fastest of equally many alternating runs is compared.
     rounds = [
         (
             run(policy(**GIVEN, delta=1 / pulls), features, truth, pulls),
@@ -155,7 +157,7 @@ def bkb_abalone(smoke: bool) -> list[Row]:
 
 
 def bbkb_long(smoke: bool) -> list[Row]:
-    """BBKB to T = 10 000 on both pools: does a step stay as cheap as it was?"""
+    """BBKB to T = 10 000 on both pools: whether the cost of a step stays constant."""
     rows = []
     for name, pool in (("Abalone", abalone), ("housing", housing)):
         try:
@@ -172,7 +174,7 @@ def bbkb_long(smoke: bool) -> list[Row]:
         )
         rows.append(Row(f"BBKB on {name}, T = {pulls}", out.seconds, "s", note=note))
         growth = fifths[4] / fifths[1]
-        label = f"BBKB on {name}: last fifth over second fifth"
+        label = f"BBKB on {name}: last fifth relative to second fifth"
         rows.append(at_most(label, growth, 1.5) if name == "Abalone" else Row(label, growth))
     return rows
 
@@ -180,20 +182,21 @@ def bbkb_long(smoke: bool) -> list[Row]:
 def _large_run(n_arms: int, pulls: int) -> tuple[float, int, int]:
     """CPU seconds, inducing arms and batches of one run on a generated pool."""
     features, truth = generated(n_arms)
-    settings = {**GIVEN, "width": 0.5}  # with F = 20 nearly every pull is a new arm: m = T, 8 GB at 10⁶ arms
+    # With F = 20 nearly every pull is a new arm, so m = T, which takes 8 GB at 10⁶ arms.
+    settings = {**GIVEN, "width": 0.5}
     out = run(ma.BBKB(**settings, delta=1 / pulls), features, truth, pulls)
     return out.seconds, out.sketch, len(out.sizes)
 
 
 def million_arms(smoke: bool) -> list[Row]:
-    """BBKB, T = 2000, on 10⁵ and 10⁶ generated arms: memory, and time against size."""
+    """BBKB with T = 2000 on 10⁵ and 10⁶ generated arms: memory, and time as a function of the pool size."""
     small, large, pulls = (500, 5_000, 40) if smoke else (100_000, 1_000_000, 2_000)
     _, (reference, *_) = peak_and_result("benchmarks.ucb", "_large_run", small, pulls)
     peak, (seconds, sketch, batches) = peak_and_result("benchmarks.ucb", "_large_run", large, pulls)
     name = f"BBKB on {large} × 8 arms, T = {pulls}"
     note = f"{seconds:.0f} s against {reference:.0f} s; {sketch} inducing arms, {batches} batches"
     return [
-        at_most(f"{name}: time over that of {small} arms", seconds / reference, 12, "×", note),
+        at_most(f"{name}: time relative to {small} arms", seconds / reference, 12, "×", note),
         at_most(f"{name}: peak memory", peak / 1e9, 6, "GB"),
     ]
 

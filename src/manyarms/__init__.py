@@ -1,4 +1,4 @@
-"""Choose well among very many candidates when each trial is noisy and costly."""
+"""Gaussian-process bandits: find good candidates among very many when each trial is noisy and costly."""
 
 from importlib import import_module
 from typing import Any
@@ -33,7 +33,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """`manyarms.agents` and `manyarms.problems`, imported when they are first asked for."""
+    """Import `manyarms.agents` and `manyarms.problems` when they are first used."""
     if name in ("agents", "problems"):
         return import_module(f"manyarms.{name}")
     raise AttributeError(f"module 'manyarms' has no attribute {name!r}")

@@ -295,5 +295,5 @@ def test_numbers_may_follow_what_looked_like_codes(told) -> None:
 def test_that_all_trials_failed_is_reported() -> None:
     run = ma.Optimizer(ma.Pool(FEATURES), seed=0)
     run.tell(run.ask(3), [0.0] * 3, failed=True)
-    with pytest.raises(ma.errors.NoResultsError, match="all 3 trials told failed"):
+    with pytest.raises(ma.errors.NoResultsError, match="all 3 trials failed"):
         run.best()

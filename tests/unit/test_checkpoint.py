@@ -207,7 +207,7 @@ def test_another_policy_is_refused_and_a_raised_oversampling_kept(tmp_path):
     opt.save(tmp_path / "run")
     assert ma.Optimizer.load(tmp_path / "run", policy=policy).policy.oversampling == 50.0
     for other in (ma.GPUCB(**problem.settings()), ma.BBKB(**problem.settings(ridge=5.0))):
-        with pytest.raises(errors.CheckpointError, match="policy had"):
+        with pytest.raises(errors.CheckpointError, match="saved policy has"):
             ma.Optimizer.load(tmp_path / "run", policy=other)
 
 

@@ -1,1 +1,1 @@
-"""Which arm next, and when a batch ends: selection, confidence widths, stopping rules, Thompson draws."""
+"""Which arms to choose and when a batch ends: selection and stopping rules, widths, Thompson draws."""

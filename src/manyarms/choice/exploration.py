@@ -1,11 +1,12 @@
-"""Scouts: a fifth of a large plate, drawn at random among the arms that may still be the best.
+"""Exploration arms: a fifth of a large batch, drawn at random from the arms that may still be the best.
 
-Bounds from a learned model promise nothing, and a plate chosen by them alone shows the model little but what
-it believes already: where it is wrong it does not look. A few random arms in each plate mend that. They cost
-little when drawn where the best arm can be: among those whose upper bound reaches the highest lower bound,
-as DUETS' agents draw theirs from the region not ruled out. A model that rules out hardly anything would make
-that the whole pool, so it is at most the tenth of it with the highest bounds. Small plates have none: there
-the model hears of its errors soon enough. What this gains, and where it loses, is in docs/measurements.md.
+The bounds of a learned model carry no guarantee. A batch chosen by them alone mostly confirms the model and
+does not sample where the model is wrong. A few random arms in each batch correct this. They cost little if
+they are drawn where the best arm can be, that is from the arms whose upper bound reaches the highest lower
+bound; the agents of DUETS draw from the region not ruled out in the same way. If the model rules out hardly
+anything, that would be almost the whole pool, so the draw is limited to the tenth of it with the highest
+upper bounds. Small batches have no exploration arms, because feedback corrects the model soon enough. Gains
+and losses are measured in docs/measurements.md.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ import numpy as np
 from manyarms.choice.selection import EXPLORATION, BatchContext, FilledBatch, SelectionRule, StartWith
 from manyarms.support.validation import Ints
 
-SMALLEST = 20  # arms of a plate, from which on it has scouts
-SHARE = 0.2  # of a plate
-AMONG = 0.1  # of the arms left, at most
+SMALLEST = 20  # smallest batch size with exploration arms
+SHARE = 0.2  # exploration arms as a fraction of the batch
+AMONG = 0.1  # largest fraction of the remaining arms that they are drawn from
 
 
 @dataclass(frozen=True)
 class WithExploration:
-    """Scouts first, then the chooser's own arms, which know of them; only large plates have any."""
+    """Exploration arms first, then the arms of another selection rule, which accounts for them."""
 
-    rest: SelectionRule
+    rest: SelectionRule  # fills the rest of the batch
 
     def fill(self, context: BatchContext) -> FilledBatch:
-        """A plate of n ≥ 20 has ⌊n/5⌋ scouts, fewer where fewer arms are in question."""
+        """A batch of exactly n ≥ 20 arms has ⌊n/5⌋ exploration arms, or fewer if fewer arms are plausible."""
         if not context.exactly or context.limit is None or context.limit < SMALLEST:
             return self.rest.fill(context)
         shuffled = context.stream("exploration").permutation(plausible_maximizers(context))
@@ -39,7 +40,10 @@ class WithExploration:
 
 
 def plausible_maximizers(context: BatchContext) -> Ints:
-    """The arms whose upper bound reaches the highest lower bound of all eligible ones (theory §8.6)."""
+    """The allowed arms whose upper bound reaches the highest lower bound, limited to the top tenth.
+
+    See theory §8.6.
+    """
     left = np.flatnonzero(context.allowed > 0)
     leverage = context.overlay.leverage() if context.overlay.pulls else context.posterior.leverage
     mean, reach = context.posterior.mean[left], context.width * np.sqrt(leverage[left])

@@ -1,7 +1,8 @@
-"""The last plate of a budget: nothing can be learned from it any more, so it takes what looks best by now.
+"""The final batch of a budget: no later batch can use its results, so it exploits the present model.
 
-Bounds half as wide, and no scouts. Not the highest means alone: among arms that look alike, the less certain
-ones hold the surprises. What this gains is in docs/measurements.md.
+It is chosen with half the width β and without exploration arms. The width is not zero, because among arms
+with similar means the more uncertain ones are more likely to be exceptionally good. The gain is measured in
+docs/measurements.md.
 """
 
 from __future__ import annotations
@@ -10,16 +11,16 @@ from dataclasses import dataclass, replace
 
 from manyarms.choice.selection import FINAL_BATCH, BatchContext, FilledBatch, SelectionRule
 
-NARROWED = 0.5  # theory §8.7
+NARROWED = 0.5  # factor of the width β (theory §8.7)
 
 
 @dataclass(frozen=True)
 class FinalBatch:
-    """The chooser's own arms, chosen with narrower bounds."""
+    """The arms of another selection rule, chosen with a smaller width."""
 
-    rest: SelectionRule
+    rest: SelectionRule  # chooses the arms
 
     def fill(self, context: BatchContext) -> FilledBatch:
-        """A batch after which none follows."""
+        """Fill the last batch of the budget."""
         filled = self.rest.fill(replace(context, width=NARROWED * context.width))
         return replace(filled, why=[FINAL_BATCH] * len(filled.arms))

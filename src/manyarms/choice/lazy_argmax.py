@@ -1,12 +1,12 @@
-"""Which arm has the highest upper confidence bound, when inside a batch bounds can only fall.
+"""Lazy evaluation of the highest upper confidence bound, for bounds that only decrease within a batch.
 
-An arm's bound at the last feedback stays an upper limit for the whole batch. So it is enough to keep the
-exact bound of a few contenders: while the best of them beats the old bound of everybody else, nobody
-else needs a look (BBKB l. 7–8, theory §5.1). The sequence of arms is the eager one.
+The bound of an arm at the last feedback remains valid as an upper limit for the whole batch. It is therefore
+enough to track the exact bounds of a few arms: as long as the best of them exceeds the old bounds of all
+other arms, no other arm has to be evaluated (BBKB l. 7–8 and "lazy UCB evaluation"). The arms chosen are the
+same as with eager evaluation of every arm (theory §5.1).
 
-Ties go to the lowest index. Two bounds that differ by less than rounding can explain count as tied:
-equal rows of features are then chosen by index, and the same arms come out whatever the order in which
-sums were rounded.
+Ties go to the lowest index. Two bounds count as tied if rounding errors can explain their difference. Arms
+with equal features are then chosen by index, and the choice does not depend on the order of summation.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ _FIRST_SHORTLIST = 64
 
 
 class LazyArgmax:
-    """The arms that may be chosen in one batch, by falling upper bounds mean + width·σ̃_t.
+    """The allowed arm with the highest upper bound mean + width·σ̃_t, pick after pick within one batch.
 
-    `allowed` is how often each arm may still be chosen (inf for no limit); it is counted down here.
-    `lazy=False` follows every arm at every pick and serves as the reference.
+    `overlay` holds the hallucinated pulls, and `allowed` the number of times that each arm may still be
+    chosen (inf for no limit), which is decremented here. `lazy=False` evaluates every arm at every pick and
+    serves as the reference.
     """
 
     def __init__(
@@ -37,33 +38,33 @@ class LazyArgmax:
         self._start_std = np.sqrt(self._start)
         self._allowed = allowed
         self._tie = TIE[posterior.storage]
-        self._contending = np.zeros(len(allowed), dtype=bool)
-        self._contending[overlay.watched] = True
+        self._tracked = np.zeros(len(allowed), dtype=bool)
+        self._tracked[overlay.watched] = True
         self.widen(width)
 
     def widen(self, width: float) -> None:
-        """Use another width from now on; the only event in a batch that can raise a bound."""
+        """Use another width from now on; this is the only event within a batch that can raise a bound."""
         self.width = width
-        self._bounds = self._mean + width * self._start_std  # upper limits for arms that do not contend yet
+        self._bounds = self._mean + width * self._start_std  # upper limits for arms not tracked yet
         self._slack = self._tie * max(float(np.abs(self._bounds).max()), 1e-300)
-        self._bounds[self._contending | (self._allowed <= 0)] = -np.inf
+        self._bounds[self._tracked | (self._allowed <= 0)] = -np.inf
         self._shortlist: Ints = np.empty(0, dtype=np.int64)
         self._next = 0
         self._outside = float(self._bounds.max())
 
     def top(self) -> tuple[int, float]:
-        """The arm with the highest bound now, and its σ̃² now; (-1, 0) when no arm is left."""
-        if not self._overlay.pulls and self._lazy:  # before the first pull all bounds are exact
+        """The arm with the highest current bound, and its current σ̃²; (-1, 0) if no arm is left."""
+        if not self._overlay.pulls and self._lazy:  # before the first pull, all stored bounds are exact
             arm = _lowest_tied(self._bounds, self._outside - self._slack)
             return arm, float(self._start[arm]) if arm >= 0 else 0.0
         if not self._lazy:
-            self._admit(np.flatnonzero(~self._contending & (self._allowed > 0)))
+            self._track(np.flatnonzero(~self._tracked & (self._allowed > 0)))
         while True:
             watched, leverage = self._overlay.watched, self._overlay.watched_leverage
             bounds = self._mean[watched] + self.width * np.sqrt(leverage)
             bounds[self._allowed[watched] <= 0] = -np.inf
             best = float(bounds.max(initial=-np.inf))
-            if not self._admit_rivals(best - self._slack):
+            if not self._track_rivals(best - self._slack):
                 break
         if best == -np.inf:
             return -1, 0.0
@@ -72,28 +73,28 @@ class LazyArgmax:
         return int(watched[place]), float(leverage[place])
 
     def chosen(self, arm: int) -> None:
-        """`arm` was pulled (the overlay knows): one choice of it less is left."""
+        """Record that `arm` was chosen; the caller has added the pull to the overlay."""
         self._allowed[arm] -= 1
-        if not self._contending[arm]:
-            self._admit(np.array([arm], dtype=np.int64))
+        if not self._tracked[arm]:
+            self._track(np.array([arm], dtype=np.int64))
 
-    def _admit_rivals(self, threshold: float) -> bool:
-        """Let in arms whose old bound reaches the threshold; False when there is none."""
+    def _track_rivals(self, threshold: float) -> bool:
+        """Track arms whose old bound reaches the threshold; False if there are none."""
         while True:
             rest = self._shortlist[self._next :]
             rivals = rest[self._bounds[rest] >= max(threshold, -1e308)]
             if len(rivals):
-                # Best first and not all at once: the first few may already raise the bar for the others.
+                # Highest bounds first and only some of them: the first few may already raise the threshold.
                 rivals = rivals[: max(16, len(self._overlay.watched) // 2)]
                 self._next += len(rivals)
-                self._admit(rivals)
+                self._track(rivals)
                 return True
             if np.any(self._bounds[rest] > -np.inf) or self._outside < threshold or self._outside == -np.inf:
                 return False
             self._extend_shortlist()
 
     def _extend_shortlist(self) -> None:
-        """The highest remaining bounds, sorted; twice as many each time."""
+        """Sort the highest remaining bounds; twice as many each time."""
         size = min(max(_FIRST_SHORTLIST, 2 * len(self._shortlist)), len(self._bounds))
         if size < len(self._bounds):
             candidates = np.argpartition(-self._bounds, size)[: size + 1]
@@ -104,9 +105,9 @@ class LazyArgmax:
         self._shortlist, self._next = order[:size], 0
         self._outside = float(self._bounds[order[size]]) if len(order) > size else -np.inf
 
-    def _admit(self, arms: Ints) -> None:
+    def _track(self, arms: Ints) -> None:
         if len(arms):
-            self._contending[arms] = True
+            self._tracked[arms] = True
             self._bounds[arms] = -np.inf
             self._overlay.watch(arms)
 

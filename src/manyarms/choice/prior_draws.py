@@ -1,11 +1,11 @@
 """Functions drawn from the prior, g(x) = p(x)ᵀw with standard normal w, at every arm of a pool at once.
 
 S-GP-TS splits a posterior draw into a prior draw and its correction (theory §7.1). What
-the correction leaves of g is the residual e(x) = g(x) − z(x)ᵀL⁻¹g(Z), which should have the variance
-k(x, x) − ‖z(x)‖². A feature map p is never exact, and where the posterior is sure its error is no longer
-small beside that variance: eigenfunctions cut off too early leave too little, others too much. So what e
-really has, v(x), is kept up to date, and draws are completed to the right variance at every arm
-(`completed`). Which map a kernel gets is said in `prior_maps.py`.
+the correction leaves of g is the residual e(x) = g(x) − z(x)ᵀL⁻¹g(Z), whose exact variance is
+k(x, x) − ‖z(x)‖². A feature map p is not exact, and where the posterior variance is small the error of p is
+no longer negligible: too few eigenfunctions give too small a variance, other maps too large a one. The
+actual variance v(x) of e is therefore kept up to date, and draws are adjusted to the exact variance at every
+arm (`completed`). `prior_features.py` chooses the map for a kernel.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from manyarms.support.column_store import Columns
 from manyarms.support.linalg import forward
 from manyarms.support.validation import Floats, Ints
 
-_STORED_BYTES = 1 << 31  # feature columns larger than this are computed anew for each draw
+_STORED_BYTES = 1 << 31  # columns of p that need more memory are recomputed for each draw
 
 
 @dataclass(frozen=True)
 class PriorDraw:
-    """One or more functions g: weights of the features (M × n), and the key of each one's own noise."""
+    """n functions g: the weights of the feature map (M × n), and a key for the noise of each function."""
 
     weights: Floats
     keys: NDArray[np.uint64]
@@ -39,7 +39,7 @@ class PriorDraw:
 
 @dataclass(frozen=True)
 class Residual:
-    """What the correction at inducing arms Z does to the prior: C = L⁻¹p(Z), and v(x) = ‖p(x) − Cᵀz(x)‖²."""
+    """The correction at the inducing arms Z: C = L⁻¹p(Z), and v(x) = ‖p(x) − Cᵀz(x)‖², the variance of e."""
 
     inducing: Ints
     correction: Floats  # C, m × M
@@ -48,22 +48,22 @@ class Residual:
 
 @dataclass(frozen=True)
 class CorrectedPrior:
-    """Where Thompson draws start from: the prior, and what its correction at the inducing arms leaves."""
+    """The prior from which Thompson draws start, and its residual after correction at the inducing arms."""
 
     sampler: PriorSampler
     residual: Residual
 
     @classmethod
     def of(cls, sampler: PriorSampler | None, state: PosteriorState) -> CorrectedPrior | None:
-        """For a posterior that has just been built; None without a sampler."""
+        """The corrected prior for a newly built posterior; None without a sampler."""
         return None if sampler is None else cls(sampler, sampler.corrected(sampler.uncorrected(), state))
 
     def at(self, state: PosteriorState) -> CorrectedPrior:
-        """For a later state of the same posterior."""
+        """The corrected prior for a later state of the same posterior."""
         return CorrectedPrior(self.sampler, self.sampler.corrected(self.residual, state))
 
     def to_plain(self) -> dict[str, Any]:
-        """What the next draw reads and cannot compute again bit for bit."""
+        """The arrays that the next draw reads and that cannot be recomputed bit for bit."""
         residual = self.residual
         return {
             "inducing": residual.inducing,
@@ -72,14 +72,14 @@ class CorrectedPrior:
         }
 
     def from_plain(self, arrays: Mapping[str, Any]) -> CorrectedPrior:
-        """What `to_plain` wrote, on the same sampler."""
+        """The corrected prior that `to_plain` wrote, with the same sampler."""
         return CorrectedPrior(
             self.sampler, Residual(arrays["inducing"], arrays["correction"], arrays["variance"])
         )
 
 
 class PriorSampler:
-    """Prior draws over a pool. The feature columns are stored when there is room for them, or always."""
+    """Prior draws over a pool through the map p. The columns of p are stored if they fit, or if `stored`."""
 
     def __init__(
         self, pool: Pool, kernel: KernelLike, feature_map: Embedding, storage: DTypeLike, stored: bool = False
@@ -91,20 +91,20 @@ class PriorSampler:
 
     @property
     def dimension(self) -> int:
-        """M, the number of features."""
+        """M, the dimension of the feature map p."""
         return self.feature_map.dimension
 
     def extended(self, pool: Pool) -> PriorSampler:
-        """The same functions on a pool with more arms."""
+        """A sampler of the same functions on a pool with more arms."""
         return PriorSampler(pool, self.kernel, self.feature_map, self._storage)
 
     def draw(self, rng: np.random.Generator) -> PriorDraw:
-        """One function."""
+        """Draw one function."""
         weights = rng.standard_normal(self.dimension)[:, None]
         return PriorDraw(weights, rng.integers(2**63, size=1).astype(np.uint64))
 
     def forms(self, vectors: Floats) -> Floats:
-        """vᵀp(x) of every arm for each column v of an M × r matrix: r × A."""
+        """vᵀp(x) of every arm for each column v of the M × r matrix `vectors`: r × A."""
         values = np.empty((vectors.shape[1], self.pool.n_arms))
         for where, block in self.pool.blocks(bytes_per_arm=8 * (2 * self.dimension + 2 * len(values))):
             if self._columns is None:
@@ -114,7 +114,7 @@ class PriorSampler:
         return values
 
     def rows(self, arms: Ints) -> Floats:
-        """p(x) of some arms."""
+        """p(x) of these arms, len(arms) × M."""
         if self._columns is None:
             return self.feature_map.matrix(self.pool.take(arms))
         return self._columns.rows(arms, self.dimension)
@@ -122,14 +122,14 @@ class PriorSampler:
     # ------------------------------------------------------------------ the residual
 
     def uncorrected(self) -> Residual:
-        """Before there is an inducing arm: e is g itself."""
+        """The residual without inducing arms, where e = g."""
         return Residual(np.empty(0, dtype=np.int64), np.empty((0, self.dimension)), self._squares())
 
     def corrected(self, known: Residual, state: PosteriorState) -> Residual:
-        """C and v for a posterior's inducing arms, `known` being those of an earlier state.
+        """C and v for the inducing arms of `state`; `known` is the residual for an earlier state.
 
-        One appended arm after the other, each a pass over the columns of z and p; from nothing after the
-        sketch was rebuilt.
+        Appended arms are added one after the other, each in one pass over the columns of z and p. After the
+        sketch was rebuilt, the residual is computed from scratch.
         """
         if not np.array_equal(state.inducing[: len(known.inducing)], known.inducing):
             known = self._from_nothing(state)
@@ -138,7 +138,7 @@ class PriorSampler:
         return known
 
     def _appended(self, now: Residual, state: PosteriorState, place: int) -> Residual:
-        """With the column z_new of one arm s more.
+        """The residual with the column z_new of one more inducing arm s.
 
         c = (p(s) − Cᵀz(s)) / z_new(s), and v(x) falls by 2 z_new(x) qᵀc − z_new(x)²‖c‖², q = p(x) − Cᵀz(x).
         """
@@ -163,20 +163,20 @@ class PriorSampler:
             variance[where] = np.einsum("ij,ij->i", Q, Q)
         return Residual(state.inducing, correction, variance)
 
-    # ------------------------------------------------------------------ noise that belongs to a point
+    # ------------------------------------------------------------------ noise determined by the features
 
     def noise(self, key: np.uint64) -> Floats:
-        """Independent standard normal numbers, one per arm; equal arms have equal ones."""
+        """Independent standard normal numbers, one per arm; arms with equal features share their number."""
         if self._names is None:
             blocks = self.pool.blocks(bytes_per_arm=64)
             self._names = np.concatenate([row_names(block) for _, block in blocks])
         return keyed_normals(self._names, key)
 
     def noise_at(self, points: Any, key: np.uint64) -> Floats:
-        """The same numbers at the features of arms, and others elsewhere."""
+        """The noise at any points; at the features of an arm it is the same as in `noise`."""
         return keyed_normals(row_names(np.asarray(points).astype(self.pool.features.dtype)), key)
 
-    # ------------------------------------------------------------------ inside
+    # ------------------------------------------------------------------ helpers
 
     def _filled_columns(self, stored: bool) -> Columns | None:
         if not stored and self.pool.n_arms * self.dimension * self._storage.itemsize > _STORED_BYTES:
@@ -196,16 +196,16 @@ class PriorSampler:
 
 
 def joined(draws: list[PriorDraw]) -> PriorDraw:
-    """Several draws as one."""
+    """Several draws as one object."""
     return PriorDraw(
         np.hstack([draw.weights for draw in draws]), np.concatenate([draw.keys for draw in draws])
     )
 
 
 def completed(residual: Floats, has: Floats, should: Floats, noise: Floats) -> Floats:
-    """e(x) of variance `has` brought to the variance it should have (theory §7.4).
+    """e(x) adjusted from its actual variance `has` to its exact variance `should`, arm by arm (theory §7.4).
 
-    Too much is scaled down; what is missing is drawn as noise that belongs to the point.
+    Excess variance is removed by scaling; missing variance is added as noise determined by the features.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         scale = np.where(has > should, np.sqrt(should / has), 1.0)
@@ -213,7 +213,7 @@ def completed(residual: Floats, has: Floats, should: Floats, noise: Floats) -> F
 
 
 def row_names(points: Any) -> NDArray[np.uint64]:
-    """A number for each row, made from its contents: equal rows have equal names."""
+    """A 64-bit hash of each row: equal rows have equal hashes."""
     array = np.asarray(points)
     if array.dtype == object:
         rows = [repr(row).encode() for row in array.tolist()]
@@ -224,7 +224,7 @@ def row_names(points: Any) -> NDArray[np.uint64]:
 
 
 def keyed_normals(names: NDArray[np.uint64], key: np.uint64) -> Floats:
-    """Standard normal numbers that depend on (name, key) alone: the same point gets the same noise."""
+    """Standard normal numbers that depend only on (row hash, key), so the same point gets the same noise."""
     first, second = (_mixed(names ^ _mixed(np.array([key + np.uint64(turn)]))) for turn in (0, 1))
     uniform, angle = ((bits >> np.uint64(11)).astype(np.float64) * 2.0**-53 for bits in (first, second))
     return np.asarray(np.sqrt(-2.0 * np.log1p(-uniform)) * np.cos(2.0 * np.pi * angle))

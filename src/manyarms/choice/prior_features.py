@@ -1,12 +1,12 @@
-"""Which feature map a kernel's prior is drawn through (theory §7.3).
+"""The choice of the feature map p through which functions are drawn from the prior of a kernel (theory §7.3).
 
-| map | for | features |
+| map | suitable for | dimension |
 |---|---|---|
-| linear | the linear kernel | its own, exact |
-| eigenfunctions | RBF and Matérn on the box of the pool | the M of largest weight (Hilbert space) |
+| linear | the linear kernel | that of the features (exact) |
+| eigenfunctions | RBF and Matérn on the box of the pool | M eigenfunctions of largest weight |
 | fourier | RBF and Matérn in any number of features | M/2 random frequencies, error about √(2/M) |
-| landmarks | any kernel | Nyström on M/4 random arms |
-| joint | any kernel | Nyström on all arms: the exact joint draw; O(A³) once |
+| landmarks | any kernel | M/4 random arms (Nyström) |
+| joint | any kernel | all arms (Nyström): the exact joint draw, O(A³) once |
 """
 
 from __future__ import annotations
@@ -29,42 +29,45 @@ from manyarms.kernels.spectral import spectrum_of
 from manyarms.pool.pool import Pool
 from manyarms.support.validation import Floats, Ints, count
 
-MOST_JOINT_ARMS = 20_000  # their covariance takes 3.2 GB
-_GOOD_ERROR = 0.01  # of the prior variance
-_LANDMARK_COST = 4  # a landmark costs O(M) per arm where other features cost O(d), and says more
-_NO_WEIGHT = 1e-16  # of the largest
-_MOST_BOX_FEATURES = 8  # in more, any affordable number of eigenfunctions is too few
+MOST_JOINT_ARMS = 20_000  # their covariance matrix takes 3.2 GB
+_GOOD_ERROR = 0.01  # as a fraction of the prior variance
+_LANDMARK_COST = 4  # a landmark costs O(M) per arm, other maps O(d) per dimension, but is more accurate
+_NO_WEIGHT = 1e-16  # as a fraction of the largest weight
+_MOST_BOX_FEATURES = 8  # with more features, any affordable number of eigenfunctions is too small
 _PROBES = 300
 
 
 def prior_over(
     pool: Pool, kernel: KernelLike, size: int, rng: np.random.Generator, kind: str, storage: DTypeLike
 ) -> PriorSampler:
-    """Prior draws over a pool with `size` (M) features.
+    """A sampler of prior draws over a pool, through a feature map of dimension M = `size`.
 
-    "auto" takes the first map in the order of the table that is within 1 % of the kernel on a sample of
-    arms; where none is, the one with the smallest error.
+    `kind` names a map of the table above. "auto" takes the first map, in the order of the table, whose kernel
+    error is within 1 % of the prior variance on a sample of arms; if there is none, the one with the smallest
+    error. `rng` draws random frequencies and landmarks; `storage` is the type of the stored columns.
     """
     if kind not in KINDS:
         raise InvalidParameterError("prior", kind, f"one of {', '.join(KINDS)}")
     count("size", size)
     if kind == "auto":
-        kind, features = _most_accurate(pool, kernel, size, rng)
+        kind, feature_map = _most_accurate(pool, kernel, size, rng)
     else:
-        features = _MAPS[kind](pool, kernel, size, rng)
-    return PriorSampler(pool, kernel, features, storage, stored=kind == "joint")
+        feature_map = _MAPS[kind](pool, kernel, size, rng)
+    return PriorSampler(pool, kernel, feature_map, storage, stored=kind == "joint")
 
 
 def eigenfunctions_over(pool: Pool, kernel: KernelLike, size: int) -> Eigenfunctions:
-    """The `size` leading eigenfunctions on the box of the pool, its margin fitted to the pool's arms.
+    """The `size` leading eigenfunctions on the box of the pool, with the margin fitted to the pool's arms.
 
-    Fewer, where the weights fall so fast that the last ones are nothing beside the first: they would add
-    no digit to k, and numbers that small make every pass over them slow.
+    Eigenfunctions whose weights are negligible relative to the first are left out: they do not change k in
+    double precision, and arithmetic on such small numbers is slow.
     """
-    spectrum_of(kernel, pool.n_features, "eigenfunctions")  # a kernel that has none is refused first
+    spectrum_of(kernel, pool.n_features, "eigenfunctions")  # reject unsuitable kernels first
     lower, upper = _box(pool)
-    features = HilbertSpaceFeatures(kernel, size, lower, upper, points=_spread_sample(pool))
-    return features.leading(int(np.count_nonzero(features.weights > _NO_WEIGHT * features.weights[0])))
+    feature_map = HilbertSpaceFeatures(kernel, size, lower, upper, points=_spread_sample(pool))
+    return feature_map.leading(
+        int(np.count_nonzero(feature_map.weights > _NO_WEIGHT * feature_map.weights[0]))
+    )
 
 
 def _most_accurate(
@@ -76,13 +79,13 @@ def _most_accurate(
         if kind == "eigenfunctions" and pool.n_features > _MOST_BOX_FEATURES:
             continue
         try:
-            features = _MAPS[kind](pool, kernel, size, rng)
+            feature_map = _MAPS[kind](pool, kernel, size, rng)
         except UnsuitableKernelError:
             continue
-        error = kernel_error(features, kernel, sample)
+        error = kernel_error(feature_map, kernel, sample)
         if error <= good:
-            return kind, features
-        tried.append((error, kind, features))
+            return kind, feature_map
+        tried.append((error, kind, feature_map))
     return min(tried, key=lambda entry: entry[0])[1:]
 
 
@@ -108,8 +111,8 @@ def _landmarks(pool: Pool, kernel: KernelLike, size: int, rng: np.random.Generat
 def _joint(pool: Pool, kernel: KernelLike, size: int, rng: np.random.Generator) -> Embedding:
     if pool.n_arms > MOST_JOINT_ARMS:
         raise PoolTooLargeError(
-            f"an exact joint draw over {pool.n_arms} arms needs their whole covariance; at most "
-            f"{MOST_JOINT_ARMS} arms are taken: use SGPTS, which draws from a sparse posterior"
+            f"an exact joint draw over {pool.n_arms} arms needs their full covariance matrix; the limit is "
+            f"{MOST_JOINT_ARMS} arms: use SGPTS, which draws from a sparse posterior"
         )
     return _nystrom(pool, kernel, np.arange(pool.n_arms))
 
@@ -141,5 +144,5 @@ def _box(pool: Pool) -> tuple[Floats, Floats]:
 
 
 def _spread_sample(pool: Pool) -> Floats:
-    """Some arms, evenly through the pool."""
+    """The features of up to 300 arms, evenly spaced in the pool."""
     return pool.take(np.unique(np.linspace(0, pool.n_arms - 1, _PROBES).astype(np.int64)))

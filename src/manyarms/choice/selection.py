@@ -1,4 +1,4 @@
-"""Which arm next: the ways to fill a batch, each a small object shared by the policies that use it."""
+"""Selection rules, which choose the arms of a batch. Policies that choose in the same way share a rule."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from manyarms.support.validation import Floats, share
 
 @dataclass(frozen=True)
 class BatchContext:
-    """Everything a chooser may look at when it fills one batch.
+    """Everything that a selection rule may use to fill one batch.
 
-    `overlay` already holds the pulls whose results are still out. `allowed` says how often each arm may
-    be chosen. `limit` caps the batch; with `exactly` the batch has that size whatever the ending says.
-    `width` is β at the last feedback and holds while variances shrink by at most `batch_ratio`. `prior`
-    is where Thompson sampling draws from.
+    `overlay` already contains the pulls whose results are pending. `allowed` holds the number of times that
+    each arm may be chosen; rules decrement it. `limit` is the largest size of the batch; with `exactly`, the
+    batch has that size whatever the stopping rule decides. `width` is β at the last feedback, which is valid
+    while variances shrink by at most a factor of `batch_ratio`. `stream` gives the random generator for a
+    purpose. `prior` is what Thompson draws start from.
     """
 
     posterior: Posterior
@@ -48,26 +49,26 @@ class FilledBatch:
     arms: list[int]
     ended_because: str
     ratio: float
-    why: list[str]  # what chose each arm
+    why: list[str]  # for each arm, what chose it
 
 
 class SelectionRule(Protocol):
-    """A way to fill a batch."""
+    """A rule that chooses the arms of a batch."""
 
     def fill(self, context: BatchContext) -> FilledBatch:
-        """Choose arms until the ending, the limit or the pool says stop; no arms when none is allowed."""
+        """Choose arms until the stopping rule, the limit or the pool ends the batch, which may be empty."""
 
 
-# What chose an arm (`Batch.why`).
+# The reasons for which an arm is chosen (`Batch.why`).
 INITIAL_DESIGN, UPPER_BOUND, EXPLORATION = "initial design", "upper bound", "exploration"
 FINAL_BATCH, THOMPSON_DRAW, HIGHEST_MEAN = "final batch", "Thompson draw", "highest mean"
 REQUESTED = "requested"
 
-LONGEST_BATCH = 10_000  # picks, when nothing else ends a batch: arms without variance never exhaust a ratio
+LONGEST_BATCH = 10_000  # picks; needed because arms without variance never increase the ratio
 
 
 def _started_meter(context: BatchContext) -> Meter:
-    """A meter that has already counted the pulls still out, one after the other."""
+    """A meter for this batch that has already counted the pending pulls, one after the other."""
     meter = context.stopping_rule.meter(context.posterior, context.overlay)
     if not context.overlay.pulls:
         return meter
@@ -78,8 +79,8 @@ def _started_meter(context: BatchContext) -> Meter:
     return meter
 
 
-def _verdict(context: BatchContext, meter: Meter, pick: Pick) -> str | None:
-    """Why the ending would stop here; a batch of exactly n does not ask."""
+def _reason_from_rule(context: BatchContext, meter: Meter, pick: Pick) -> str | None:
+    """Count a pick; the stopping rule's reason to end the batch here, never one for a batch of exactly n."""
     if context.exactly:
         meter.count(pick)
         return None
@@ -87,7 +88,7 @@ def _verdict(context: BatchContext, meter: Meter, pick: Pick) -> str | None:
 
 
 def _reason_to_stop(context: BatchContext, size: int, reason: str | None) -> str | None:
-    """The batch's own limit beside the ending's verdict."""
+    """The reason to end a batch of this size, from its limits and from the stopping rule (`reason`)."""
     if context.limit is not None and size >= context.limit:
         return "size asked for" if context.exactly else reason or "limit"
     if context.exactly:
@@ -97,34 +98,35 @@ def _reason_to_stop(context: BatchContext, size: int, reason: str | None) -> str
 
 @dataclass(frozen=True)
 class UpperBounds:
-    """The arm with the highest μ̃ + β σ̃_t (theory §5.1), mean frozen and variances hallucinated in a batch.
+    """The arm with the highest mean + β σ̃_t; within a batch the mean is fixed and variances are hallucinated.
 
-    β is valid while no variance has shrunk by more than `batch_ratio` since the last feedback. Beyond
-    (a batch of exactly n, or many results still out) it grows by the square root of the excess (theory §6.7).
+    β is valid while no variance has shrunk by a factor of more than `batch_ratio` since the last feedback.
+    Beyond that (in a batch of exactly n arms, or with many results pending), β is multiplied by the square
+    root of the excess (theory §5.1, theory §6.7).
     """
 
     def fill(self, context: BatchContext) -> FilledBatch:
-        """UCB picks, each hallucinated before the next."""
+        """Repeatedly pick the highest upper bound and hallucinate the pull."""
         meter = _started_meter(context)
         leverage = context.posterior.leverage
-        contest = LazyArgmax(
+        argmax = LazyArgmax(
             context.posterior, context.overlay, _widened(context, meter), context.allowed, lazy=context.lazy
         )
         arms: list[int] = []
         while True:
-            arm, current = contest.top()
+            arm, current = argmax.top()
             if arm < 0:
                 return FilledBatch(arms, "no arm left", meter.ratio, [UPPER_BOUND] * len(arms))
             arms.append(arm)
-            reason = _verdict(context, meter, Pick(arm, float(leverage[arm]), current))
+            reason = _reason_from_rule(context, meter, Pick(arm, float(leverage[arm]), current))
             stop = _reason_to_stop(context, len(arms), reason)
             if stop is not None:
                 return FilledBatch(arms, stop, meter.ratio, [UPPER_BOUND] * len(arms))
             context.overlay.pull(arm)
-            contest.chosen(arm)
+            argmax.chosen(arm)
             width = _widened(context, meter)
-            if width != contest.width:
-                contest.widen(width)
+            if width != argmax.width:
+                argmax.widen(width)
 
 
 def _widened(context: BatchContext, meter: Meter) -> float:
@@ -135,19 +137,22 @@ def _widened(context: BatchContext, meter: Meter) -> float:
 
 @dataclass(frozen=True)
 class RepeatTop:
-    """mini-GP-UCB: the arm with the highest bound, then B = max(1, ⌊(C²−1)/σ²⌋) pulls of it (theory §5.6)."""
+    """mini-GP-UCB: B = max(1, ⌊(C²−1)/σ²⌋) pulls of the arm with the highest upper bound, as one batch.
+
+    See theory §5.6.
+    """
 
     growth: float  # C
 
     def fill(self, context: BatchContext) -> FilledBatch:
-        """One arm, many times; a batch of a given size is filled by upper bounds like any other."""
+        """One arm several times; a batch of exactly n arms is filled by `UpperBounds` instead."""
         if context.exactly:
             return UpperBounds().fill(context)
         meter = _started_meter(context)
-        contest = LazyArgmax(
+        argmax = LazyArgmax(
             context.posterior, context.overlay, _widened(context, meter), context.allowed, lazy=context.lazy
         )
-        arm, current = contest.top()
+        arm, current = argmax.top()
         if arm < 0:
             return FilledBatch([], "no arm left", meter.ratio, [])
         wanted = (self.growth**2 - 1) / max(current, 1e-300)
@@ -163,7 +168,10 @@ class RepeatTop:
 
 @dataclass(frozen=True)
 class EpsilonGreedy:
-    """The highest mean, or with probability `explore` a random arm; none twice in a batch (theory §5.15)."""
+    """The arm with the highest mean or, with probability `explore`, a random arm; no arm twice in a batch.
+
+    See theory §5.15.
+    """
 
     explore: float
 
@@ -171,7 +179,7 @@ class EpsilonGreedy:
         share("explore", self.explore)
 
     def fill(self, context: BatchContext) -> FilledBatch:
-        """Greedy and random picks."""
+        """Pick arms greedily or uniformly at random."""
         rng, meter = context.stream("explore"), _started_meter(context)
         leverage = context.posterior.leverage
         allowed = context.allowed
@@ -190,7 +198,7 @@ class EpsilonGreedy:
             allowed[arm] -= 1
             arms.append(arm)
             why.append(EXPLORATION if random else HIGHEST_MEAN)
-            reason = _verdict(context, meter, Pick(arm, float(leverage[arm]), float(leverage[arm])))
+            reason = _reason_from_rule(context, meter, Pick(arm, float(leverage[arm]), float(leverage[arm])))
             stop = _reason_to_stop(context, len(arms), reason)
             if stop is not None:
                 return FilledBatch(arms, stop, meter.ratio, why)
@@ -198,17 +206,17 @@ class EpsilonGreedy:
 
 @dataclass(frozen=True)
 class ThompsonDraws:
-    """Thompson sampling: each pick is the best arm of a function of its own, drawn from the posterior.
+    """Thompson sampling: each pick is the maximiser of its own function drawn from the posterior.
 
-    The draws of a batch are independent of each other and of pending pulls (theory §7.5). `distinct` keeps an
-    arm from entering a batch twice: a draw whose best arm is taken gives its next best.
+    The draws of a batch are independent and do not depend on pending pulls. With `distinct`, no arm is in a
+    batch twice: if the maximiser of a draw is already in the batch, the next best arm is taken (theory §7.5).
     """
 
     batch_size: int = 1
     distinct: bool = False
 
     def fill(self, context: BatchContext) -> FilledBatch:
-        """One pass over the pool for as many draws as fit into memory together."""
+        """Draw functions and pick their maximisers; draws that fit into memory together share one pass."""
         meter, allowed, leverage = _started_meter(context), context.allowed, context.posterior.leverage
         scale = context.width / math.sqrt(context.posterior.ridge)
         limit = math.inf if context.limit is None else context.limit
@@ -225,7 +233,7 @@ class ThompsonDraws:
             allowed[arm] -= 1
             left[arm] = allowed[arm] > 0 and not self.distinct
             arms.append(arm)
-            reason = _verdict(context, meter, Pick(arm, float(leverage[arm]), float(leverage[arm])))
+            reason = _reason_from_rule(context, meter, Pick(arm, float(leverage[arm]), float(leverage[arm])))
             stop = _reason_to_stop(context, len(arms), reason)
             if stop is not None:
                 return FilledBatch(arms, stop, meter.ratio, [THOMPSON_DRAW] * len(arms))
@@ -234,33 +242,33 @@ class ThompsonDraws:
 
 @dataclass(frozen=True)
 class FromDesign:
-    """Arms settled before there was anything to learn from: an initial design, or what is left of it."""
+    """The arms of an initial design that have not been handed out yet, in order."""
 
     arms: tuple[int, ...]
 
     def fill(self, context: BatchContext) -> FilledBatch:
-        """As many of them as may be, in order; a larger batch before any result is filled up at random."""
+        """As many arms of the design as fit; a batch of exactly n arms is filled up with random arms."""
         most = len(self.arms) if context.limit is None else context.limit
         picked = [arm for arm in self.arms if context.allowed[arm] > 0][:most]
         context.allowed[picked] -= 1
         if context.exactly and len(picked) < most:
             picked += UniformStart().fill(replace(context, limit=most - len(picked))).arms
         return FilledBatch(
-            picked, "initial design", _counted(context, picked), [INITIAL_DESIGN] * len(picked)
+            picked, "initial design", _ratio_after(context, picked), [INITIAL_DESIGN] * len(picked)
         )
 
 
 @dataclass(frozen=True)
 class StartWith:
-    """Arms that are all in the batch anyway, then whatever fills the rest of it."""
+    """Given arms first, then the arms of another selection rule."""
 
     arms: tuple[int, ...]
-    rest: SelectionRule
-    why: str
+    rest: SelectionRule  # fills the rest of the batch
+    why: str  # the reason recorded for `arms`
 
     def fill(self, context: BatchContext) -> FilledBatch:
-        """The arms in order, hallucinated, and as many more as are wanted."""
-        assert context.limit is not None, "only a batch of a given size can need more than there are"
+        """Hallucinate the pulls of the given arms, then let the other rule fill the batch."""
+        assert context.limit is not None, "only batches of a given size start with given arms"
         for arm in self.arms:
             context.overlay.pull(arm)
         context.allowed[list(self.arms)] -= 1
@@ -273,20 +281,20 @@ class UniformStart:
     """The first pull of a run: one arm uniformly at random, its own batch (theory §5.1)."""
 
     def fill(self, context: BatchContext) -> FilledBatch:
-        """As many different random arms as were asked for exactly, else one."""
+        """Exactly n different random arms if n were asked for, otherwise one."""
         size = context.limit if context.exactly and context.limit is not None else 1
         rng, picked = context.stream("start"), np.empty(0, dtype=np.int64)
-        while len(picked) < size:  # more than one turn only when every arm is taken and repeats are allowed
+        while len(picked) < size:  # more than one turn only if n exceeds the number of allowed arms
             left = np.flatnonzero(context.allowed > 0)
             turn = rng.permutation(left)[: size - len(picked)]
             context.allowed[turn] -= 1
             picked = np.concatenate([picked, turn])
         reason, arms = "first arm" if size == 1 else "size asked for", picked.tolist()
-        return FilledBatch(arms, reason, _counted(context, arms), [INITIAL_DESIGN] * len(arms))
+        return FilledBatch(arms, reason, _ratio_after(context, arms), [INITIAL_DESIGN] * len(arms))
 
 
-def _counted(context: BatchContext, arms: list[int]) -> float:
-    """The ratio after picks that no rule had to stop."""
+def _ratio_after(context: BatchContext, arms: list[int]) -> float:
+    """The variance ratio after these picks, which were made without the stopping rule."""
     meter = _started_meter(context)
     for arm in arms:
         level = float(context.posterior.leverage[arm])

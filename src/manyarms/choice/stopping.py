@@ -1,8 +1,8 @@
-"""When a batch ends and feedback is used. A rule is a value; each batch gets a meter of it.
+"""Stopping rules: when a batch ends and feedback is used. A rule is immutable; each batch has its own meter.
 
-A meter is told every pick and answers with None (go on) or with a named reason. The pick that breaks the
+A meter counts every pick and returns None (continue) or the reason to stop. The pick that exceeds the
 bound is the last of its batch (theory §6.1). `ratio` is how far, by this rule's bound, some arm's σ̃² may have
-shrunk since the last feedback.
+shrunk (as a factor) since the last feedback.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from manyarms.support.validation import Floats, at_least_one, count
 
 @dataclass(frozen=True)
 class Pick:
-    """One arm just chosen, its σ̃² at the last feedback and its σ̃² right before this pick."""
+    """An arm that was just chosen, its σ̃² at the last feedback and its σ̃² immediately before this pick."""
 
     arm: int
     feedback_leverage: float
@@ -29,28 +29,31 @@ class Pick:
 
 
 class Meter(Protocol):
-    """Follows one batch."""
+    """The state of a stopping rule within one batch."""
 
     @property
     def ratio(self) -> float:
-        """How far some σ̃² may have shrunk since the last feedback, by this rule's bound."""
+        """The factor by which some σ̃² may have shrunk since the last feedback, as bounded by this rule."""
 
     def add(self, pick: Pick) -> str | None:
-        """Count a pick; a reason when the batch must end with it."""
+        """Count a pick; return a reason if the batch must end with it, otherwise None."""
 
     def count(self, pick: Pick) -> None:
-        """Count a pick of a batch that does not end by this rule: nobody waits for the verdict."""
+        """Count a pick in a batch that this rule does not end; cheaper than `add`."""
 
 
 class StoppingRule(Protocol):
-    """A rule by which batches end."""
+    """A rule that decides when a batch ends."""
 
     def meter(self, posterior: Posterior, overlay: Hallucination) -> Meter:
-        """A fresh meter for one batch on this posterior."""
+        """A new meter for one batch on this posterior; `overlay` holds the hallucinated pulls."""
 
 
 class _VarianceSum:
-    """1 + Σ σ̃²_fb(x_s), by which every σ̃² may have shrunk (theory §2.5)."""
+    """1 + Σ σ̃²_fb(x_s), the factor by which any σ̃² may have shrunk (Lemma 4 of BBKB for variances).
+
+    See theory §2.5.
+    """
 
     def __init__(self) -> None:
         self.ratio = 1.0
@@ -65,10 +68,10 @@ class _VarianceSum:
 
 @dataclass(frozen=True)
 class EveryStep:
-    """Feedback after each pull: GP-UCB, BKB (theory §6.2)."""
+    """Feedback after each pull, as in GP-UCB and BKB (theory §6.2)."""
 
     def meter(self, posterior: Posterior, overlay: Hallucination) -> Meter:
-        """Ends with its first pick."""
+        """A meter that ends the batch with its first pick."""
         return _EveryStepMeter()
 
 
@@ -80,7 +83,7 @@ class _EveryStepMeter(_VarianceSum):
 
 @dataclass(frozen=True)
 class FixedSize:
-    """Batches of a fixed size (Desautels et al.; theory §6.3)."""
+    """Batches of a fixed size (Desautels et al. 2014; theory §6.3)."""
 
     size: int
 
@@ -105,7 +108,10 @@ class _FixedSizeMeter(_VarianceSum):
 
 @dataclass(frozen=True)
 class GlobalRatio:
-    """BBKB: when 1 + Σ_s σ̃²_fb(x_s) > C̃ (theory §6.4; Alg. 1 l. 5 prints σ̃, the proofs use σ̃²)."""
+    """BBKB: stop when 1 + Σ_s σ̃²_fb(x_s) > C̃ (Alg. 1 l. 5, which prints σ̃; the proofs use σ̃²).
+
+    See theory §6.4.
+    """
 
     bound: float
 
@@ -113,7 +119,7 @@ class GlobalRatio:
         at_least_one("bound", self.bound)
 
     def meter(self, posterior: Posterior, overlay: Hallucination) -> Meter:
-        """Sums variances at the last feedback."""
+        """A meter that sums the leverages at the last feedback."""
         return _GlobalMeter(self.bound)
 
 
@@ -129,13 +135,14 @@ class _GlobalMeter(_VarianceSum):
 
 @dataclass(frozen=True)
 class LocalRatio:
-    """BBKB-local: past the global bound, go on until some arm's own ratio exceeds C̃ (theory §6.5).
+    """BBKB-local: beyond the global bound, continue until the ratio of some arm exceeds C̃ (theory §6.5).
 
-    The ratio of arm i is 1 + Σ_s (z_iᵀV⁻¹z_s)² / σ̃²_fb(x_i) with V at the last feedback. The residual
-    stays out of the covariance of two arms: with it, as in the authors' script, the bound fails for some.
-    An arm's own pulls count with its whole σ̃²_fb(x_i), residual included. That can only end a batch
-    sooner, so the bound holds; without it an arm the sketch does not see, whose hallucinated variance
-    therefore hardly falls, would be pulled hundreds of times before its first reward is looked at.
+    The ratio of arm i is 1 + Σ_s (z_iᵀV⁻¹z_s)² / σ̃²_fb(x_i) with V at the last feedback. The covariance of
+    two different arms does not include the residual: if it does, as in the authors' script, the bound fails
+    for some arms. A pull of arm i itself counts with the whole σ̃²_fb(x_i), residual included. This can only
+    end a batch earlier, so the bound still holds. Without it, an arm that the sketch does not represent,
+    whose hallucinated variance therefore hardly decreases, would be pulled hundreds of times before its first
+    reward is used.
     """
 
     bound: float
@@ -144,31 +151,33 @@ class LocalRatio:
         at_least_one("bound", self.bound)
 
     def meter(self, posterior: Posterior, overlay: Hallucination) -> Meter:
-        """Global sum first, then one ratio per arm."""
+        """A meter of the global sum and, beyond its bound, of one ratio per arm."""
         return _LocalMeter(self.bound, posterior, overlay)
 
 
 class _LocalMeter:
-    """Ratios are summed up only when their largest could have passed the bound, and somebody asks.
+    """Lazy evaluation: ratios are summed only when `ratio` is read and the largest could exceed the bound.
 
-    A pick raises no ratio by more than its own largest share, so the sum of those is an upper limit. A run
-    of picks of arms met before therefore costs O(1) each, and now and then one look at every arm. Picks that
-    were only counted are met together, in one pass over the pool for many of them.
+    The increment that a pick adds to the ratios is an array over all arms. Its maximum bounds the growth of
+    any ratio, so the sum of the maxima is an upper limit of the largest ratio. Picks of arms whose increments
+    are known therefore cost O(1) each, with an occasional sum over all arms. The increments of picks that
+    were only counted are computed together, many of them in one pass over the pool.
     """
 
     def __init__(self, bound: float, posterior: Posterior, overlay: Hallucination) -> None:
         self.bound, self._posterior, self._overlay = bound, posterior, overlay
         self._global = 1.0
-        self._new: list[int] = []  # picks not yet in the limit: none is looked at below the global bound
-        self._waiting: list[int] = []  # picks in the limit but not yet in the ratios
-        self._shares: dict[int, tuple[Floats, float]] = {}  # by arm: what a pick adds, and the most of it
+        self._uncounted: list[int] = []  # picks not in the limit yet; not needed below the global bound
+        self._unsummed: list[int] = []  # picks in the limit but not in the ratios yet
+        self._increments: dict[int, tuple[Floats, float]] = {}  # by arm: the increment, and its maximum
         self._ratios = np.ones(posterior.pool.n_arms)
-        self._limit = 1.0  # no ratio is above it
-        self._room = max(1, posterior.pool.max_memory // (8 * posterior.pool.n_arms))  # shares kept at a time
+        self._limit = 1.0  # upper limit of all ratios
+        # The number of increments that may be kept in memory.
+        self._max_increments = max(1, posterior.pool.max_memory // (8 * posterior.pool.n_arms))
 
     def count(self, pick: Pick) -> None:
         self._global += pick.feedback_leverage
-        self._new.append(pick.arm)
+        self._uncounted.append(pick.arm)
 
     def add(self, pick: Pick) -> str | None:
         self.count(pick)
@@ -178,43 +187,43 @@ class _LocalMeter:
     def ratio(self) -> float:
         if self._global <= self.bound:
             return self._global
-        for start in range(0, len(self._new), self._room):
-            arms = self._new[start : start + self._room]
-            self._meet(arms)
-            self._limit += sum(self._shares[arm][1] for arm in arms)
-            self._waiting += arms
-        self._new.clear()
-        if self._waiting and self._limit > self.bound:
-            self._sum_up()
+        for start in range(0, len(self._uncounted), self._max_increments):
+            arms = self._uncounted[start : start + self._max_increments]
+            self._compute_increments(arms)
+            self._limit += sum(self._increments[arm][1] for arm in arms)
+            self._unsummed += arms
+        self._uncounted.clear()
+        if self._unsummed and self._limit > self.bound:
+            self._sum_increments()
         return self._limit
 
-    def _sum_up(self) -> None:
-        for arm, times in Counter(self._waiting).items():
-            self._ratios += times * self._shares[arm][0]
-        self._waiting.clear()
+    def _sum_increments(self) -> None:
+        for arm, times in Counter(self._unsummed).items():
+            self._ratios += times * self._increments[arm][0]
+        self._unsummed.clear()
         self._limit = float(self._ratios.max())
 
-    def _meet(self, arms: list[int]) -> None:
-        """Shares of the arms not met before, in one pass over the pool for all of them."""
-        fresh = [arm for arm in dict.fromkeys(arms) if arm not in self._shares]
+    def _compute_increments(self, arms: list[int]) -> None:
+        """Compute the increments that are not known yet, in one pass over the pool for all of them."""
+        fresh = [arm for arm in dict.fromkeys(arms) if arm not in self._increments]
         if not fresh:
             return
-        if len(self._shares) + len(fresh) > self._room:
-            self._sum_up()
-            self._shares.clear()
+        if len(self._increments) + len(fresh) > self._max_increments:
+            self._sum_increments()
+            self._increments.clear()
             fresh = list(dict.fromkeys(arms))
         solved = np.column_stack([self._overlay.at_feedback(arm) for arm in fresh])
         forms = self._posterior.forms(solved)
         leverage = np.maximum(self._posterior.leverage, np.finfo(float).tiny)
         for arm, form in zip(fresh, forms, strict=True):
-            share = form * form / leverage
-            share[arm] = leverage[arm]
-            self._shares[arm] = share, float(share.max())
+            increment = form * form / leverage
+            increment[arm] = leverage[arm]
+            self._increments[arm] = increment, float(increment.max())
 
 
 @dataclass(frozen=True)
 class ProductRatio:
-    """GP-BUCB in the form of BBKB §3: when Π_s (1 + σ²_fb(x_s)) > C̃ (theory §6.6)."""
+    """GP-BUCB in the form of the BBKB paper: stop when Π_s (1 + σ²_fb(x_s)) > C̃ (theory §6.6)."""
 
     bound: float
 
@@ -222,13 +231,16 @@ class ProductRatio:
         at_least_one("bound", self.bound)
 
     def meter(self, posterior: Posterior, overlay: Hallucination) -> Meter:
-        """Multiplies with variances at the last feedback."""
+        """A meter that multiplies by 1 + leverage at the last feedback."""
         return _ProductMeter(self.bound, current=False)
 
 
 @dataclass(frozen=True)
 class InformationGain:
-    """GP-AUCB: when Π_s (1 + σ²_{s−1}(x_s)) > C̃, the information gain of the batch (theory §6.6)."""
+    """GP-AUCB: stop when Π_s (1 + σ²_{s−1}(x_s)), the exact information gain of the batch, exceeds C̃.
+
+    See theory §6.6.
+    """
 
     bound: float
 
@@ -236,7 +248,7 @@ class InformationGain:
         at_least_one("bound", self.bound)
 
     def meter(self, posterior: Posterior, overlay: Hallucination) -> Meter:
-        """Multiplies with variances right before each pick."""
+        """A meter that multiplies by 1 + leverage immediately before each pick."""
         return _ProductMeter(self.bound, current=True)
 
 

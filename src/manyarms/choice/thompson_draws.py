@@ -1,18 +1,19 @@
-"""Thompson draws: whole functions from the sparse posterior, each a prior draw plus its correction.
+"""Thompson draws: functions drawn from the sparse posterior, each a prior draw plus its correction.
 
 With inducing arms Z, L Lᵀ = K_ZZ and z(x) = L⁻¹k_Z(x), rule (6) of S-GP-TS in the corrected form of
 theory §7.2 reads, after L is multiplied out (S_u = τ L V⁻¹ Lᵀ, m_u = L V⁻¹ b),
 
     f̃(x) = z(x)ᵀθ + α e(x),     θ = V⁻¹b + α √τ V^{−½} ε,     e(x) = g(x) − z(x)ᵀL⁻¹g(Z),    ε ~ N(0, I).
 
-Its mean is μ̃. The first term has the covariance α²τ z(x)ᵀV⁻¹z(y), and the residual e what z does not
-explain, α²(k(x, y) − z(x)ᵀz(y)). Rule (7), inducing features, has no points to correct g at: g then holds
-only the eigenfunctions *behind* the m in z, the others' weights being drawn from the posterior; random
-features are the case without any e. So one formula serves all, and a draw over the pool costs one pass
-over the columns of z and of the prior.
+Its mean is μ̃. The first term has the covariance α²τ z(x)ᵀV⁻¹z(y), and α e(x) has the remaining covariance
+α²(k(x, y) − z(x)ᵀz(y)). Rule (7), inducing features, has no inducing arms at which g could be corrected.
+There g contains only the eigenfunctions *after* the first m; the weights of the first m, which form z, are
+drawn from the posterior. For random features there is no e. One formula therefore covers all cases, and a
+draw over the pool costs one pass over the columns of z and of the prior's feature map.
 
-g comes through finitely many features, so e has not quite the right variance. It is brought to it, arm by
-arm (`priors.completed`): every marginal is exact, whatever the features; only covariances depend on them.
+The feature map of g has finite dimension, so the variance of e is not exact. It is adjusted arm by arm
+(`prior_draws.completed`): every marginal distribution is then exact for any feature map, and only the
+covariances between arms depend on the map.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ from manyarms.support.validation import Floats, count
 
 @dataclass(frozen=True)
 class ResidualDraws:
-    """The functions e: a prior draw, and what the correction at the inducing arms does to it."""
+    """n functions e: a prior draw, and its correction at the inducing arms."""
 
     prior: CorrectedPrior
     draw: PriorDraw
 
     def on_pool(self, state: PosteriorState) -> Floats:
-        """e of every arm, n × A."""
+        """e at every arm, n × A."""
         sampler, residual = self.prior.sampler, self.prior.residual
         values = sampler.forms(self.draw.weights)
         if len(residual.inducing):
@@ -50,7 +51,7 @@ class ResidualDraws:
         return values
 
     def at(self, points: Any, Z: Floats) -> Floats:
-        """e at any points, whose z is Z; at an arm's features the same as in `on_pool`."""
+        """e at any points with rows Z of z, n × points; at the features of an arm, the same as `on_pool`."""
         sampler, residual = self.prior.sampler, self.prior.residual
         Q = sampler.feature_map.matrix(points)
         if len(residual.inducing):
@@ -67,7 +68,7 @@ class ResidualDraws:
 
 @dataclass(frozen=True)
 class FunctionDraws:
-    """n functions drawn from a posterior. `values` holds them on the pool (n × A); call them anywhere."""
+    """n functions drawn from a posterior: `values` on the pool (n × A), and callable at any points."""
 
     values: Floats
     scale: float  # α
@@ -79,7 +80,7 @@ class FunctionDraws:
         return len(self.values)
 
     def __call__(self, points: Any) -> Floats:
-        """The functions at any points, n × points: arms of the pool or others."""
+        """The values of the functions at any feature rows, in the pool or not: n × points."""
         Z = self.embedding.matrix(points)
         values = np.asarray((Z @ self.weights).T)
         return values if self.residuals is None else values + self.scale * self.residuals.at(points, Z)
@@ -88,10 +89,10 @@ class FunctionDraws:
 def draw_functions(
     posterior: Posterior, prior: CorrectedPrior | None, scale: float, n: int, rng: np.random.Generator
 ) -> FunctionDraws:
-    """n independent draws, their standard deviations `scale` (α) times the posterior's.
+    """n independent draws whose standard deviations are `scale` (α) times those of the posterior.
 
-    `prior` is corrected at the posterior's inducing arms. Each draw takes its random numbers one after the
-    other from `rng`, so n draws are n times one draw.
+    `prior` is corrected at the posterior's inducing arms. Each draw takes its random numbers from `rng` in
+    turn, so n draws at once equal n calls with n = 1.
     """
     count("n", n)
     state = posterior.state
@@ -114,7 +115,7 @@ def draw_functions(
 def draws_in_turn(
     posterior: Posterior, prior: CorrectedPrior | None, scale: float, n: int, rng: np.random.Generator
 ) -> Iterator[Floats]:
-    """The same n functions on the pool, one row after the other, as many at once as memory allows."""
+    """The same n functions on the pool, one row at a time; as many are drawn at once as fit into memory."""
     together = max(1, posterior.pool.max_memory // (32 * posterior.pool.n_arms))
     for start in range(0, n, together):
         yield from draw_functions(posterior, prior, scale, min(together, n - start), rng).values

@@ -1,8 +1,8 @@
 """Confidence widths β: how many σ̃ above the mean an arm may still be (theory §4).
 
-Every width is one function of what has been seen (`RunStatistics`) and of what is assumed (`Assumptions`),
-with the theorem it comes from. All of them multiply σ̃ on the ridge-leverage scale; a width given as a
-number counts posterior standard deviations in reward units, √λ σ̃.
+Every width is a function of the run so far (`RunStatistics`) and of what is assumed (`Assumptions`), and its
+docstring names the theorem. All widths multiply σ̃ on the ridge-leverage scale. A width given as a number
+counts posterior standard deviations in reward units, √λ σ̃.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from manyarms.support.validation import at_least_one, non_negative, positive, pr
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What a width takes for granted.
+    """The assumptions of a width.
 
-    ridge λ, noise_std ξ (sub-Gaussian size of the noise), norm_bound F ≥ ‖f‖, delta δ (failure
-    probability), epsilon ε (accuracy of the dictionary), batch_ratio C̃ (1 when feedback is immediate).
+    `ridge` is λ, `noise_std` is ξ (the sub-Gaussian scale of the noise), `norm_bound` is F ≥ ‖f‖ (RKHS norm),
+    `delta` is δ (the failure probability), `epsilon` is ε (the accuracy of the dictionary) and `batch_ratio`
+    is C̃ (1 if feedback is immediate).
     """
 
     ridge: float
@@ -45,13 +46,13 @@ class Assumptions:
 
     @property
     def bias(self) -> float:
-        """√λ F, the regulariser's share of the error."""
+        """√λ F, the error due to regularisation."""
         return math.sqrt(self.ridge) * self.norm_bound
 
 
 @dataclass(frozen=True)
 class RunStatistics:
-    """What the run has seen up to the last feedback, as far as a width needs it."""
+    """The statistics of a run up to the last feedback that widths depend on."""
 
     pulls: int  # t
     effective_dimension: float  # Σ n_i σ̃²(x_i)
@@ -59,7 +60,7 @@ class RunStatistics:
     prior_variance: float  # κ²
     triple_log_sum: float = 0.0  # Σ_s log(1 + 3σ̃²_{fb[s−1]}(x_s)), the first term with the prior k/λ
     log_sum: float = 0.0  # Σ_s log(1 + σ̃²_{fb[s−1]}(x_s)) without the initial arm (authors' code)
-    escaped: float = 0.0  # ρ, what frequent directions have lost of V
+    escaped: float = 0.0  # ρ, the spectral mass of V lost by frequent directions
 
 
 Width = Callable[[RunStatistics, Assumptions], float]
@@ -68,8 +69,8 @@ Width = Callable[[RunStatistics, Assumptions], float]
 def exact(seen: RunStatistics, given: Assumptions) -> float:
     """√λF + ξ√(log det(K/λ+I) + 2 log(1/δ)): Abbasi-Yadkori et al. 2011 Theorem 2, with √C̃ in a batch.
 
-    The paper prints (BKB (7), Prop. 11) the square root of the determinant's logarithm without its ½;
-    this is the sharp form (theory §4.2).
+    BKB (7) and Proposition 11 print it without the factor ½ of the log-determinant; this is the sharp form
+    (theory §4.2).
     """
     noise = given.noise_std * math.sqrt(seen.log_det + 2 * given.log_risk)
     return math.sqrt(given.batch_ratio) * (given.bias + noise)
@@ -91,7 +92,8 @@ def _bkb(seen: RunStatistics, given: Assumptions, log_factor: float) -> float:
 def bkb(seen: RunStatistics, given: Assumptions) -> float:
     """BKB Theorem 2: 2ξ√(α L Σ n_i σ̃²(x_i) + log(1/δ)) + (1 + 1/√(1−ε)) √λF.
 
-    L = (1 + log(κ²t/λ + 1))/2 as in its proof; the printed log(κ²t) is zero at t = 1 (theory §4.3).
+    L = (1 + log(κ²t/λ + 1))/2 as in the proof; the printed L = log(κ²t) is zero at t = 1 for κ = 1
+    (theory §4.3).
     """
     return _bkb(seen, given, (1 + math.log(seen.prior_variance * seen.pulls / given.ridge + 1)) / 2)
 
@@ -102,7 +104,7 @@ def bkb_printed(seen: RunStatistics, given: Assumptions) -> float:
 
 
 def bkb_slides(seen: RunStatistics, given: Assumptions) -> float:
-    """The BKB slides: 2ξ√(log t · Σ n_i σ̃² + log(1/δ)) + 3√λF."""
+    """The width of the BKB slides: 2ξ√(log t · Σ n_i σ̃² + log(1/δ)) + 3√λF."""
     explored = math.log(max(seen.pulls, 1)) * seen.effective_dimension
     return 2 * given.noise_std * math.sqrt(explored + given.log_risk) + 3 * given.bias
 
@@ -113,7 +115,7 @@ def _bbkb(seen: RunStatistics, given: Assumptions) -> float:
 
 
 def bbkb(seen: RunStatistics, given: Assumptions) -> float:
-    """BBKB Theorem 2, times √C̃, which is what Lemma 4 gives for variances (theory §4.4).
+    """BBKB Theorem 2 with the factor √C̃, which is what Lemma 4 gives for variances (theory §4.4).
 
     2ξ√(Σ_{s≤fb} log(1 + 3σ̃²_{fb[s−1]}(x_s)) + log(1/δ)) + (1+√2)√λF.
     """
@@ -126,21 +128,21 @@ def bbkb_printed(seen: RunStatistics, given: Assumptions) -> float:
 
 
 def authors_bkb(seen: RunStatistics, given: Assumptions) -> float:
-    """The BKB authors' script: √λF + ξ√(log t · Σ n_i σ̃² + log(1/δ)) (theory §4.5)."""
+    """The width in the BKB authors' script: √λF + ξ√(log t · Σ n_i σ̃² + log(1/δ)) (theory §4.5)."""
     explored = math.log(max(seen.pulls, 1)) * seen.effective_dimension
     return given.bias + given.noise_std * math.sqrt(explored + given.log_risk)
 
 
 def authors_bbkb(seen: RunStatistics, given: Assumptions) -> float:
-    """The BKB authors' script for batches: √λF + ξ√(C̃ Σ log(1 + σ̃²_fb(x_s)) + log(1/δ))."""
+    """The width in the BKB authors' script for batches: √λF + ξ√(C̃ Σ log(1 + σ̃²_fb(x_s)) + log(1/δ))."""
     return given.bias + given.noise_std * math.sqrt(given.batch_ratio * seen.log_sum + given.log_risk)
 
 
 def soful(seen: RunStatistics, given: Assumptions) -> float:
     """SOFUL: ξ√(1+ρ/λ)·√(log det((BᵀB+ρI)/λ + I) + 2 log(1/δ)) + (1+ρ/λ)√λF.
 
-    Kuzborskij et al. 2019, Theorem 3 with the determinant itself in place of its bound. It is `exact` when
-    nothing has escaped, and useless when much has (theory §4.6).
+    Kuzborskij et al. 2019, Theorem 3 with the determinant itself instead of its bound. It equals `exact`
+    while the sketch is exact (ρ = 0) and is too large to be useful when ρ is large (theory §4.6).
     """
     growth = 1 + seen.escaped / given.ridge
     noise = given.noise_std * math.sqrt(seen.log_det + 2 * given.log_risk)
@@ -152,9 +154,10 @@ def thompson_scale(
 ) -> float:
     """α_t of S-GP-TS Theorem 1: 1 + a(B + (R/√τ)√(log det(I+K/τ) + 2 log t²) + c), on √(λσ̃²).
 
-    a = 1/√(1−√(3κ_t)) and c = √κ_t measure the sparse approximation's error κ_t; where it is unknown or
-    at least 1/3 (and for the exact posterior) a = 1, c = 0. `printed` replaces the determinant by the
-    published R√(2 log(t²)/τ), which needs points chosen independently of the noise (theory §4.7).
+    a = 1/√(1−√(3κ_t)) and c = √κ_t measure the error κ_t (`kappa`) of the sparse approximation. If κ_t is
+    unknown or at least 1/3, and for the exact posterior, a = 1 and c = 0. `printed` replaces the determinant
+    by the published R√(2 log(t²)/τ), which is valid only if the points are chosen independently of the noise
+    (theory §4.7).
     """
     a, c = 1.0, 0.0
     if kappa is not None and 0 <= kappa < 1 / 3:
@@ -166,7 +169,7 @@ def thompson_scale(
 
 
 def thompson(seen: RunStatistics, given: Assumptions) -> float:
-    """α_t of S-GP-TS on the scale of σ̃, the error of the sketch taken as unknown (a = 1, c = 0)."""
+    """α_t of S-GP-TS on the scale of σ̃, with the error of the sketch treated as unknown (a = 1, c = 0)."""
     return math.sqrt(given.ridge) * thompson_scale(seen.pulls, seen.log_det, given)
 
 
@@ -193,17 +196,17 @@ WIDTHS: dict[str, Width] = {
 
 @dataclass(frozen=True)
 class FixedWidth:
-    """A number of posterior standard deviations √λ σ̃: what practitioners use (DUETS' grid is 0.2 … 5)."""
+    """A constant number of posterior standard deviations √λ σ̃, as used in practice (in DUETS, 0.2 to 5)."""
 
     value: float
 
     def __call__(self, seen: RunStatistics, given: Assumptions) -> float:
-        """The same at every step; √λ takes it to the scale of σ̃."""
+        """The same width at every step, converted to the scale of σ̃ by the factor √λ."""
         return self.value * math.sqrt(given.ridge)
 
 
 def width_named(width: str | float, aliases: dict[str, str] | None = None) -> Width:
-    """A width by name or number. `aliases` lets a policy say which form a short name means for it."""
+    """The width with this name or number; `aliases` maps short names of a policy to names in `WIDTHS`."""
     if isinstance(width, str):
         name = (aliases or {}).get(width, width)
         if name not in WIDTHS:
@@ -214,7 +217,7 @@ def width_named(width: str | float, aliases: dict[str, str] | None = None) -> Wi
 
 
 def surprise(t: int, width: float, std: float, given: Assumptions) -> float:
-    """How far a reward may lie from the mean before F must be too small: βσ̃ + ξ√(2 log(2t²/δ)).
+    """The deviation of a reward from the mean above which F must be too small: βσ̃ + ξ√(2 log(2t²/δ)).
 
     Guess-and-double for an unknown norm bound; without the noise term F would explode (theory §4.9).
     """
@@ -230,5 +233,8 @@ def duets_printed(given: Assumptions) -> float:
 
 
 def duets_proved(given: Assumptions) -> float:
-    """What the proof gives with the sparse mean: (1+√2)B + R√((2/λ) log(2/δ')) (theory §4.8)."""
+    """The width that the proof of Lemma 2.5 gives for the sparse mean: (1+√2)B + R√((2/λ) log(2/δ')).
+
+    See theory §4.8.
+    """
     return duets_printed(given) + math.sqrt(2) * given.norm_bound

@@ -17,7 +17,7 @@ def checked_rows(X: Any, n_features: int) -> Floats:
     rows = numeric(X)
     if rows.shape[1] != n_features:
         raise InvalidFeaturesError(
-            f"this map was made for {n_features} features, the arms have {rows.shape[1]}"
+            f"this map was made for {n_features} features, but the arms have {rows.shape[1]}"
         )
     return rows
 

@@ -137,8 +137,8 @@ def best_margin(spectrum: Spectrum, size: int, lower: Floats, upper: Floats, X: 
     """
 
     def error(margin: float) -> float:
-        features = _on_box(spectrum, size, lower, upper, margin)
-        return float(np.abs(spectrum.variance - features.functions(X) ** 2 @ features.weights).max())
+        part = _on_box(spectrum, size, lower, upper, margin)
+        return float(np.abs(spectrum.variance - part.functions(X) ** 2 @ part.weights).max())
 
     return float(min(MARGINS, key=error))
 

@@ -20,7 +20,7 @@ class LinearFeatures:
     def __init__(self, kernel: KernelLike, n_features: int) -> None:
         part, variance = unscaled(kernel)
         if not isinstance(part, Linear):
-            raise UnsuitableKernelError(f"linear features stand for the Linear kernel, not for {kernel!r}")
+            raise UnsuitableKernelError(f"linear features represent the Linear kernel, not {kernel!r}")
         self.n_features, self.bias, self.scale = n_features, part.bias, math.sqrt(variance)
 
     @property

@@ -56,7 +56,7 @@ class RandomProjection(Projection):
         part, variance = unscaled(kernel)
         if not isinstance(part, Linear):
             raise UnsuitableKernelError(
-                f"a random projection stands for the linear kernel, not for {kernel!r}: use Linear(), or "
+                f"a random projection approximates the linear kernel, not {kernel!r}: use Linear(), or "
                 "inducing points (Nystrom) for this kernel"
             )
         entries = rng.standard_normal((size, d))

@@ -1,4 +1,4 @@
-"""The algorithms, each a short assembly of shared parts."""
+"""The algorithms. Each policy combines shared rules with its own settings."""
 
 from manyarms.policies.base import Policy, Sparse
 from manyarms.policies.bbkb import BBKB
@@ -18,7 +18,7 @@ from manyarms.policies.sor_ucb import SoRUCB
 
 
 def default_policy() -> Policy:
-    """What a run does when nobody says: BBKB with its local rule, on a model learned from the results."""
+    """The default policy: BBKB with its local stopping rule, and a model learned from the results."""
     return BBKB(local=True)
 
 

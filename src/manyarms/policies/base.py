@@ -1,4 +1,4 @@
-"""What a policy is: the settings of one algorithm, and which shared parts it is put together from."""
+"""The base class of policies: the settings of an algorithm, and the shared rules that it combines."""
 
 from __future__ import annotations
 
@@ -28,12 +28,16 @@ from manyarms.support.validation import at_least_one, non_negative, positive, pr
 class Policy:
     """Settings common to all algorithms. A subclass answers the four questions of ARCHITECTURE.md.
 
-    kernel "auto" has the run learn kernel, noise and mean from the results (`manyarms.learning`); noise_std
-    and ridge are then left out. With a kernel given, noise_std defaults to 0.1 and ridge λ to noise_std²,
-    the right value when the noise is known. norm_bound F bounds the RKHS norm of the reward function;
-    `"double"` starts at 1 and doubles when a reward contradicts it. width is β by name
-    (`manyarms.choice.widths`), or a number of posterior standard deviations; "auto" is the policy's theorem
-    where the kernel is given, and a number that serves in practice (`practical`) where it is learned.
+    kernel: the covariance function. With "auto", the run learns kernel, noise and mean from the results
+        (`manyarms.learning`); noise_std and ridge must then be left out.
+    noise_std: the standard deviation of the noise, in reward units; 0.1 by default if a kernel is given.
+    ridge: λ; by default noise_std², which is the right value if the noise is known.
+    norm_bound: F, a bound on the RKHS norm of the reward function. "double" starts at 1 and doubles the bound
+        whenever a reward contradicts it.
+    delta: δ, the probability with which the confidence bounds may fail.
+    width: β, as a name of `manyarms.choice.widths` or as a number of posterior standard deviations. "auto" is
+        the width of the policy's theorem if the kernel is given, and a number that works well in practice
+        (`practical`) if it is learned.
     """
 
     kernel: KernelLike | str = "auto"
@@ -44,7 +48,7 @@ class Policy:
     width: str | float = "auto"
 
     theorem: ClassVar[str] = "exact"
-    practical: ClassVar[float] = 1.5  # why: docs/measurements.md
+    practical: ClassVar[float] = 1.5  # chosen in docs/measurements.md
     width_aliases: ClassVar[dict[str, str]] = {"authors": "authors-bkb"}
     keeps_residual: ClassVar[bool] = True
 
@@ -57,7 +61,7 @@ class Policy:
             self._check_learned()
         else:
             replace_field(self, "kernel", as_kernel(self.kernel))
-            self._settle_noise()
+            self._fill_in_noise()
         if isinstance(self.norm_bound, str):
             if self.norm_bound != "double":
                 raise InvalidParameterError("norm_bound", self.norm_bound, "a positive number or 'double'")
@@ -74,10 +78,10 @@ class Policy:
             raise InvalidKernelError(f"kernel must be a kernel such as RBF() or 'auto', got {self.kernel!r}")
         for name in ("noise_std", "ridge"):
             if getattr(self, name) is not None:
-                rule = "left out with kernel='auto', which learns it; or give a kernel as well"
+                rule = "left out with kernel='auto', which learns it (or give a kernel as well)"
                 raise InvalidParameterError(name, getattr(self, name), rule)
 
-    def _settle_noise(self) -> None:
+    def _fill_in_noise(self) -> None:
         noise = non_negative("noise_std", 0.1 if self.noise_std is None else self.noise_std)
         replace_field(self, "noise_std", noise)
         if self.ridge is None:
@@ -89,44 +93,44 @@ class Policy:
     # ---- the four questions
 
     def inducing_rule(self) -> InducingRule:
-        """Which pulled arms span the sketch."""
+        """The rule that draws inducing arms from the arms pulled."""
         return AllPulled()
 
     def selection_rule(self) -> SelectionRule:
-        """Which arm next."""
+        """The rule that chooses the arms of a batch."""
         return UpperBounds()
 
     def stopping_rule(self) -> StoppingRule:
-        """When feedback is used and the sketch renewed."""
+        """The rule that ends a batch, after which feedback is used and the sketch is renewed."""
         return EveryStep()
 
     def width_function(self) -> Width:
-        """β."""
+        """The width β as a function of the run so far and of the assumptions."""
         return width_named(self.width, {"auto": self.theorem, **self.width_aliases})
 
-    # ---- what stands for the history, on a given pool
+    # ---- the model on a given pool
 
     def on(self, pool: Pool) -> Policy:
-        """The policy with whatever it takes from the pool filled in; an error where the two do not fit."""
+        """The policy with settings that depend on the pool filled in; an error if the pool is unsuitable."""
         return self
 
     def with_model(self, kernel: KernelLike, noise_std: float) -> Policy:
-        """The policy with a learned kernel and noise; unless a width was named, the practical one."""
+        """The policy with a learned kernel and noise, and with the practical width if width is "auto"."""
         width = self.practical if self.width == "auto" else self.width
         return replace(self, kernel=kernel, noise_std=noise_std, ridge=noise_std**2, width=width)
 
     @property
     def covariance(self) -> KernelLike:
-        """The kernel, of a policy that has one."""
-        assert not isinstance(self.kernel, str), "a learned kernel has been filled in by now"
+        """The kernel of a policy whose kernel is given or has been learned."""
+        assert not isinstance(self.kernel, str), "a learned kernel must have been filled in"
         return self.kernel
 
     def feature_map(self, pool: Pool, rng: np.random.Generator) -> Embedding | None:
-        """A feature map fixed for the whole run, or None for a sketch on inducing arms."""
+        """The feature map that is fixed for the whole run, or None for a sketch on inducing arms."""
         return None
 
     def process(self, pool: Pool, rng: np.random.Generator, storage: DTypeLike = np.float64) -> SparseGP:
-        """The Gaussian process over the pool."""
+        """The Gaussian process over the pool; `rng` draws random feature maps, `storage` is the type of z."""
         assert self.ridge is not None
         return SparseGP(
             pool, self.covariance, self.ridge, storage=storage, residual=self.keeps_residual,
@@ -136,30 +140,30 @@ class Policy:
     def prior(
         self, pool: Pool, rng: np.random.Generator, storage: DTypeLike = np.float64
     ) -> PriorSampler | None:
-        """What Thompson draws start from, where the posterior's own features do not say it all."""
+        """The prior of Thompson draws; None if the posterior's feature map is enough or nothing is drawn."""
         return None
 
     # ---- derived
 
     @property
     def ratio_bound(self) -> float:
-        """C̃, by how much variances may shrink inside a batch before β must be widened."""
+        """C̃, the factor by which variances may shrink within a batch before β must be widened."""
         return 1.0
 
     @property
     def sketch_limit(self) -> float:
-        """How many times a fresh draw the sketch may hold before it is started over."""
+        """The largest size of the sketch relative to a fresh draw; a larger sketch is rebuilt."""
         return math.inf
 
     def assumptions(self, norm_bound: float) -> Assumptions:
-        """What the width takes for granted."""
+        """The assumptions of the width, for this norm bound."""
         assert self.ridge is not None
         assert self.noise_std is not None
         return Assumptions(self.ridge, self.noise_std, norm_bound, self.delta, batch_ratio=self.ratio_bound)
 
 
 def plain_number(value: Any) -> float | int:
-    """A number of another library (numpy's float32, a Fraction) as Python's own, as a saved run holds it."""
+    """A number of another type (such as numpy.float32 or Fraction) as a Python number, which can be saved."""
     return value.item() if hasattr(value, "item") else float(value)
 
 
@@ -167,10 +171,12 @@ def plain_number(value: Any) -> float | int:
 class Sparse(Policy):
     """Settings of policies whose sketch is drawn by ridge leverage scores.
 
-    oversampling q̄ multiplies inclusion probabilities. inducing is "fresh" (new coins at each renewal, as
-    in the papers), "union" (the n draws of an arm pulled n times, united) or "incremental" (old points
-    kept with p_{t+1}/p_t, unproven). Points of earlier draws stay until the sketch is more than
-    `compaction` times a fresh draw: a larger span is still accurate (theory §2.3). 1 keeps fresh draws only.
+    oversampling: q̄, which multiplies the inclusion probabilities.
+    inducing: "fresh" (an independent draw at each renewal, as in the papers), "union" (the union of n draws
+        for an arm pulled n times) or "incremental" (keep an inducing arm with p_{t+1}/p_t; without a proof).
+    compaction: inducing arms of earlier draws stay in the sketch until its size is more than
+    `compaction` times a fresh draw: a larger span is still accurate
+    (theory §2.3). 1.0 keeps fresh draws only.
     """
 
     oversampling: float = 2.0
@@ -182,7 +188,7 @@ class Sparse(Policy):
         super().__post_init__()
 
     def inducing_rule(self) -> InducingRule:
-        """Ridge leverage scores."""
+        """Ridge leverage scores, in the form that `inducing` names."""
         if self.inducing == "fresh":
             return LeverageScores(self.oversampling, "one")
         if self.inducing == "union":

@@ -1,4 +1,4 @@
-"""BBKB: BKB in adaptive batches, mean and sketch frozen while variances have not shrunk too far."""
+"""BBKB: BKB in adaptive batches; mean and sketch stay fixed until variances have shrunk too far."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from manyarms.support.validation import at_least_one
 class BBKB(Sparse):
     """Batch BKB (Calandriello et al. 2020, Algorithm 1; theory §5.5).
 
-    batch_ratio is C̃. local=True goes on past the global bound while every arm's own ratio allows.
+    batch_ratio: C̃ ≥ 1, the factor by which variances may shrink within a batch.
+    local: if True, a batch continues beyond the global bound as long as the ratio of every single arm is
+        at most C̃.
+
+    The other settings are those of `Sparse` and `Policy`.
     """
 
     batch_ratio: float = 2.0
@@ -28,7 +32,7 @@ class BBKB(Sparse):
         super().__post_init__()
 
     def stopping_rule(self) -> StoppingRule:
-        """L. 5, with variances."""
+        """Line 5 of Algorithm 1, with variances."""
         return LocalRatio(self.batch_ratio) if self.local else GlobalRatio(self.batch_ratio)
 
     @property

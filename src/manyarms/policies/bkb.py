@@ -10,6 +10,6 @@ from manyarms.policies.base import Sparse
 
 @dataclass(frozen=True, kw_only=True)
 class BKB(Sparse):
-    """Budgeted kernelised bandit (Calandriello et al. 2019, Algorithm 1)."""
+    """Budgeted kernelised bandit (Calandriello et al. 2019, Algorithm 1); see `Sparse` for the settings."""
 
     theorem: ClassVar[str] = "bkb"

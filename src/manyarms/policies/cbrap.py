@@ -14,11 +14,14 @@ from manyarms.pool.pool import Pool
 
 @dataclass(frozen=True, kw_only=True)
 class CBRAP(FixedFeatures):
-    """Yu, Lyu & King 2017: `size` random combinations of the features stand for all of them."""
+    """Yu, Lyu & King 2017: `size` random linear combinations replace the features.
+
+    The kernel is `Linear()`, with or without a bias. The other settings are those of `Policy`.
+    """
 
     kernel: KernelLike | str = field(default_factory=Linear)
     size: int = 10
 
     def feature_map(self, pool: Pool, rng: np.random.Generator) -> Embedding:
-        """P x with normal entries."""
+        """P x, where P has independent normal entries."""
         return RandomProjection(self.covariance, self.size, rng, pool.n_features)

@@ -1,4 +1,4 @@
-"""EpsGreedy: the highest mean, now and then a random arm. The baseline that ignores its uncertainty."""
+"""EpsGreedy: the highest mean, occasionally a random arm; a baseline that ignores the uncertainty."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from manyarms.policies.base import Policy
 
 @dataclass(frozen=True, kw_only=True)
 class EpsGreedy(Policy):
-    """Greedy on the exact posterior mean, uniformly random with probability `explore`."""
+    """Greedy on the exact posterior mean; a uniformly random arm with probability `explore`."""
 
     explore: float = 0.1
 
     def selection_rule(self) -> SelectionRule:
-        """Mean or coin."""
+        """The highest mean or a random arm."""
         return EpsilonGreedy(self.explore)

@@ -1,4 +1,4 @@
-"""What policies on a fixed feature map share: no inducing arms, no residual."""
+"""The base class of policies on a fixed feature map: no inducing arms and no residual."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from manyarms.sketch.inducing import InducingRule, NoArms
 
 @dataclass(frozen=True, kw_only=True)
 class FixedFeatures(Policy):
-    """Bayesian linear regression on features chosen before the first pull.
+    """Bayesian linear regression on a feature map that is chosen before the first pull.
 
-    The model knows no function outside their span and leaves the residual out of its variance. So where
-    the features are too few, it becomes certain of what it has never seen (variance starvation, theory §2.2).
+    The model contains only functions in the span of the map, and its variance has no residual term. Where
+    the features are too few, it becomes certain of what it has never seen (theory §2.2).
     """
 
     keeps_residual: ClassVar[bool] = False
 
     def inducing_rule(self) -> InducingRule:
-        """None."""
+        """No inducing arms."""
         return NoArms()

@@ -1,4 +1,7 @@
-"""GP-BUCB (theory §5.4): GP-UCB in batches, the mean frozen and the variance hallucinated."""
+"""GP-BUCB: GP-UCB in batches; within a batch the mean is fixed and the variance is hallucinated.
+
+See theory §5.4.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,12 @@ from manyarms.support.validation import at_least_one
 class GPBUCB(Policy):
     """Desautels et al. 2014, on the exact posterior.
 
-    stop="product" ends a batch when Π(1+σ²_fb) > C̃ (BBKB §3), "information" when the exact
-    information gain Π(1+σ²_{s−1}) does (their GP-AUCB), "fixed" after `batch_size` picks.
+    batch_ratio: C̃ ≥ 1, the bound of the stopping rules "product" and "information".
+    stop: "product" ends a batch when Π(1+σ²_fb) > C̃ (the form in the BBKB paper), "information" when the
+        exact information gain Π(1+σ²_{s−1}) exceeds C̃ (their GP-AUCB), "fixed" after `batch_size` picks.
+    batch_size: the size of batches with stop="fixed".
+
+    The other settings are those of `Policy`.
     """
 
     batch_ratio: float = 2.0
@@ -27,7 +34,7 @@ class GPBUCB(Policy):
         super().__post_init__()
 
     def stopping_rule(self) -> StoppingRule:
-        """One of their three rules."""
+        """The rule that `stop` names."""
         if self.stop == "product":
             return ProductRatio(self.batch_ratio)
         if self.stop == "information":

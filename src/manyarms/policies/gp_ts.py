@@ -1,4 +1,4 @@
-"""GP-TS (theory §5.7): Thompson sampling from the exact posterior. The reference for every sparse form."""
+"""GP-TS: Thompson sampling from the exact posterior, the reference for the sparse forms (theory §5.7)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from manyarms.pool.pool import Pool
 class GPTS(Thompson):
     """Chowdhury & Gopalan 2017: the best arm of an exact joint draw over the pool.
 
-    The joint prior is factorised once, O(A³); a draw then costs a pass over an A × A matrix. Pools of up
-    to 20 000 arms; `SGPTS` takes larger ones.
+    The joint prior is factorised once in O(A³), and a draw then costs one pass over an A × A matrix. The pool
+    may have up to 20 000 arms; use `SGPTS` for larger ones. The settings are those of `Thompson`.
     """
 
     def prior(self, pool: Pool, rng: np.random.Generator, storage: DTypeLike = np.float64) -> PriorSampler:
-        """Joint over all arms."""
+        """The joint prior of all arms."""
         return prior_over(pool, self.covariance, pool.n_arms, rng, "joint", storage)

@@ -1,4 +1,4 @@
-"""GP-UCB (theory §5.2): the exact posterior, the highest upper bound, feedback after every pull."""
+"""GP-UCB: the highest upper bound of the exact posterior, with feedback after every pull (theory §5.2)."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ from manyarms.policies.base import Policy
 
 @dataclass(frozen=True, kw_only=True)
 class GPUCB(Policy):
-    """Exact GP-UCB (Srinivas et al. 2010), incremental: a step is one pass over the pool."""
+    """Exact GP-UCB (Srinivas et al. 2010), updated in one pass over the pool; settings as in `Policy`."""

@@ -1,4 +1,4 @@
-"""mini-GP-UCB (theory §5.6): exact GP-UCB that pulls its choice many times over before it looks again."""
+"""mini-GP-UCB: exact GP-UCB that pulls each chosen arm several times before the next choice (theory §5.6)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from manyarms.support.validation import at_least_one
 
 @dataclass(frozen=True, kw_only=True)
 class MiniGPUCB(Policy):
-    """Calandriello et al. 2022: few different arms, so the exact posterior stays small; growth is their C."""
+    """Calandriello et al. 2022: few different arms are pulled, so the exact posterior stays small.
+
+    growth: C ≥ 1 of the paper; a larger value gives more pulls of the same arm. The other settings are those
+        of `Policy`.
+    """
 
     growth: float = 1.1
 
@@ -20,5 +24,5 @@ class MiniGPUCB(Policy):
         super().__post_init__()
 
     def selection_rule(self) -> SelectionRule:
-        """B = max(1, ⌊(C²−1)/σ²(x)⌋) pulls of the top arm."""
+        """B = max(1, ⌊(C²−1)/σ²(x)⌋) pulls of the arm with the highest upper bound."""
         return RepeatTop(self.growth)

@@ -15,10 +15,13 @@ from manyarms.pool.pool import Pool
 
 @dataclass(frozen=True, kw_only=True)
 class OFUL(FixedFeatures):
-    """Abbasi-Yadkori et al. 2011: least squares on the features themselves, which lose nothing."""
+    """Abbasi-Yadkori et al. 2011: regularised least squares on the features, without approximation.
+
+    The kernel is `Linear()`, with or without a bias. The other settings are those of `Policy`.
+    """
 
     kernel: KernelLike | str = field(default_factory=Linear)
 
     def feature_map(self, pool: Pool, rng: np.random.Generator) -> Embedding:
-        """x, and the kernel's bias."""
+        """The features x, and the bias of the kernel if it has one."""
         return LinearFeatures(self.covariance, pool.n_features)

@@ -1,4 +1,4 @@
-"""QFF-TS: Thompson sampling in quadrature Fourier features, accurate on arms of a few features."""
+"""QFF-TS: Thompson sampling with quadrature Fourier features, which are accurate for few features."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ from manyarms.pool.pool import Pool
 
 @dataclass(frozen=True, kw_only=True)
 class QFFTS(Thompson, FixedFeatures):
-    """Mutný & Krause 2018: the frequencies of a Gauss–Hermite rule, `nodes` per feature (theory §5.10)."""
+    """Mutný & Krause 2018: the frequencies are the nodes of a Gauss–Hermite rule; for the RBF kernel.
+
+    nodes: the number of nodes for each feature. The other settings are those of `Thompson` and `Policy`
+    (theory §5.10).
+    """
 
     nodes: int = 16
 
     def feature_map(self, pool: Pool, rng: np.random.Generator) -> Embedding:
-        """nodesᵈ features."""
+        """A map of dimension nodesᵈ."""
         return QuadratureFourierFeatures(self.covariance, self.nodes, pool.n_features)

@@ -1,4 +1,4 @@
-"""RFF-TS: Thompson sampling in random Fourier features. A peer, and with few features a warning."""
+"""RFF-TS: Thompson sampling with random Fourier features; overconfident if there are too few of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from manyarms.pool.pool import Pool
 
 @dataclass(frozen=True, kw_only=True)
 class RFFTS(Thompson, FixedFeatures):
-    """Regression on `pairs` random frequencies, sine and cosine of each; for RBF and Matérn (theory §5.9)."""
+    """Bayesian linear regression on random Fourier features; for RBF and Matérn.
+
+    pairs: the number of random frequencies, each with a sine and a cosine. The other settings are those of
+        `Thompson` and `Policy` (theory §5.9).
+    """
 
     pairs: int = 100
 

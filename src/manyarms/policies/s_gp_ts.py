@@ -1,4 +1,4 @@
-"""S-GP-TS: Thompson sampling from a sparse posterior, by inducing points (6) or inducing features (7)."""
+"""S-GP-TS: Thompson sampling from a sparse posterior on inducing points (6) or inducing features (7)."""
 
 from __future__ import annotations
 
@@ -26,13 +26,18 @@ MOST_FEATURES = 20_000
 
 @dataclass(frozen=True, kw_only=True)
 class SGPTS(Thompson, Sparse):
-    """Vakili et al. 2021, draws in the corrected form of `choice.thompson_draws` (theory §5.8).
+    """Vakili et al. 2021, with draws in the corrected form of `manyarms.choice.thompson_draws` (theory §5.8).
 
-    rule="points": the sketch stands on pulled arms, drawn by leverage scores (`inducing` "fresh", "union"
-    or "incremental", as in BKB) or by a k-DPP of `size` arms ("kdpp"). rule="features": on the `size`
-    leading eigenfunctions of the kernel on the pool's box (RBF and Matérn). Prior draws have `prior_size`
-    features; `prior_map` says of which kind (`manyarms.choice.prior_features`). A size is a number or the
-    name of a published rate (`manyarms.sketch.published_sizes`), which `horizon` and the pool turn into one.
+    rule: "points" builds the sketch on pulled arms, drawn by leverage scores (`inducing` "fresh", "union" or
+        "incremental", as in BKB) or by a k-DPP of `size` arms (`inducing` "kdpp"). "features" builds it on
+        the `size` leading eigenfunctions of the kernel on the pool's box (RBF and Matérn).
+    size: m, the number of k-DPP arms or eigenfunctions.
+    prior_size: M, the dimension of the feature map of prior draws.
+    prior_map: the kind of that map (`manyarms.choice.prior_features`).
+    horizon: the planned number of pulls. It is needed only if a size is the name of a published rate
+        (`manyarms.sketch.published_sizes`) instead of a number.
+
+    The other settings are those of `Thompson`, `Sparse` and `Policy`.
     """
 
     rule: str = "points"
@@ -53,7 +58,7 @@ class SGPTS(Thompson, Sparse):
         super().__post_init__()
 
     def on(self, pool: Pool) -> Policy:
-        """Published rates as numbers; an error when the pool has too few different arms for m points."""
+        """The policy with rates replaced by numbers; an error if the pool has fewer than m different arms."""
         size, prior_size = (
             _checked_number(name, self._number(name, pool)) for name in ("size", "prior_size")
         )
@@ -64,33 +69,33 @@ class SGPTS(Thompson, Sparse):
         return replace(self, size=size, prior_size=prior_size)
 
     def inducing_rule(self) -> InducingRule:
-        """Leverage scores or a k-DPP for points, none for features."""
+        """Leverage scores or a k-DPP for rule (6), no inducing arms for rule (7)."""
         if self.rule == "features":
             return NoArms()
         if self.inducing == "kdpp":
-            return KDPP(1 if isinstance(self.size, str) else self.size)  # a rate gets its number in `on`
+            return KDPP(1 if isinstance(self.size, str) else self.size)  # `on` replaces a rate by a number
         return super().inducing_rule()
 
     @property
     def sketch_limit(self) -> float:
-        """The compaction factor; fixed features are never started over."""
+        """The compaction factor; a fixed feature map is never rebuilt."""
         return math.inf if self.rule == "features" else super().sketch_limit
 
     def feature_map(self, pool: Pool, rng: np.random.Generator) -> Embedding | None:
-        """The m leading eigenfunctions, for rule (7)."""
+        """The m leading eigenfunctions for rule (7), none for rule (6)."""
         return self._split(pool)[0] if self.rule == "features" else None
 
     def prior(
         self, pool: Pool, rng: np.random.Generator, storage: DTypeLike = np.float64
     ) -> PriorSampler | None:
-        """All of g for rule (6); for rule (7) the eigenfunctions behind the m that the posterior holds."""
+        """The whole prior for rule (6); for rule (7) the eigenfunctions after the first m."""
         if self.rule == "points":
             return prior_over(pool, self.covariance, int(self.prior_size), rng, self.prior_map, storage)
         rest = self._split(pool)[1]
         return PriorSampler(pool, self.covariance, rest, storage)
 
     def _split(self, pool: Pool) -> tuple[Eigenfunctions, Eigenfunctions]:
-        """The m leading eigenfunctions, and those behind them."""
+        """The m leading eigenfunctions, and the remaining M − m."""
         whole = eigenfunctions_over(pool, self.covariance, int(self.prior_size))
         parts = (slice(None, int(self.size)), slice(int(self.size), None))
         first, rest = (
@@ -113,7 +118,9 @@ def _check_size(name: str, size: Any, horizon: int | None) -> None:
     elif size not in ROLES:
         raise InvalidParameterError(name, size, f"a number or one of {', '.join(ROLES)}")
     elif horizon is None:
-        raise InvalidParameterError("horizon", horizon, f"given with {name}={size!r}, a rate in it")
+        raise InvalidParameterError(
+            "horizon", horizon, f"given with {name}={size!r}, a rate that depends on it"
+        )
 
 
 def _checked_number(name: str, size: int) -> int:
@@ -124,16 +131,16 @@ def _checked_number(name: str, size: int) -> int:
 
 
 def _different(features: NDArray[Any]) -> int:
-    """How many of the rows differ."""
+    """The number of different rows."""
     rows = features.reshape(len(features), -1)
     return len(set(map(repr, rows.tolist())) if rows.dtype == object else np.unique(rows, axis=0))
 
 
 def _check_enough_arms(size: int, pool: Pool) -> None:
-    """m inducing points need as many different arms; counted only where it may come close."""
+    """m inducing points need m different arms; all arms are counted only if the first 10 m do not suffice."""
     different = _different(pool.features[: 10 * size])
     if different < size:
         different = _different(pool.features)
     if different < size:
-        rule = f"at most {different}, the number of different arms; take fewer, or leverage scores"
+        rule = f"at most {different}, the number of different arms; use a smaller size, or leverage scores"
         raise InvalidParameterError("size", size, rule)

@@ -1,4 +1,7 @@
-"""SOFUL (theory §5.13): OFUL, or linear Thompson sampling, its matrix sketched by frequent directions."""
+"""SOFUL: OFUL or linear Thompson sampling, with the matrix V sketched by frequent directions.
+
+See theory §5.13.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,15 @@ from manyarms.support.validation import count
 
 @dataclass(frozen=True, kw_only=True)
 class SOFUL(FixedFeatures):
-    """Kuzborskij, Cella & Cesa-Bianchi 2019: a sketch of `size` rows, fixed in advance.
+    """Kuzborskij, Cella & Cesa-Bianchi 2019: linear bandits with a sketch of `size` rows, fixed in advance.
 
-    choose is "ucb" (SOFUL) or "thompson" (their SOFUL-TS). A sketch smaller than the rank of what is
-    pulled loses ever more of V, and the regret becomes linear (BKB paper, §5). It is here to be compared
-    with: V̂⁻¹ is held as a d × d matrix, as for every policy, so it does not save the time it could.
+    size: the number of rows of the sketch, at least 2.
+    choose: "ucb" (SOFUL) or "thompson" (their SOFUL-TS).
+
+    If the sketch is smaller than the rank of the pulled arms, it loses more and more of V, and the regret
+    becomes linear (BKB paper, §5). The policy is provided for comparison: V̂⁻¹ is stored as a d × d matrix, as
+    for every policy, so the possible speed-up is not realised. The kernel is `Linear()`; the other settings
+    are those of `Policy`.
     """
 
     kernel: KernelLike | str = field(default_factory=Linear)
@@ -38,7 +45,7 @@ class SOFUL(FixedFeatures):
         super().__post_init__()
 
     def selection_rule(self) -> SelectionRule:
-        """Bounds or draws."""
+        """Upper bounds or Thompson draws."""
         if self.choose == "ucb":
             return UpperBounds()
         if self.choose == "thompson":
@@ -46,6 +53,6 @@ class SOFUL(FixedFeatures):
         raise InvalidParameterError("choose", self.choose, "'ucb' or 'thompson'")
 
     def process(self, pool: Pool, rng: np.random.Generator, storage: DTypeLike = np.float64) -> SparseGP:
-        """Linear, with V sketched."""
+        """Linear regression with a sketch of V."""
         assert self.ridge is not None
         return SketchedLinearModel(pool, self.covariance, self.ridge, self.size, storage=storage)

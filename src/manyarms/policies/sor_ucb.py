@@ -1,4 +1,7 @@
-"""SoR-UCB (theory §5.11): BKB without the residual of the variance. A warning, not a recommendation."""
+"""SoR-UCB: BKB without the residual in the variance; provided for comparison, not recommended.
+
+See theory §5.11.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,9 @@ from manyarms.policies.bkb import BKB
 
 @dataclass(frozen=True, kw_only=True)
 class SoRUCB(BKB):
-    """Subset of regressors: certain of everything its sketch cannot see (BKB §1, "variance starvation")."""
+    """Subset of regressors, overconfident away from the inducing arms ("variance starvation", BKB §1).
+
+    The settings are those of `BKB`.
+    """
 
     keeps_residual: ClassVar[bool] = False

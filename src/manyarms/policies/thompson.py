@@ -1,4 +1,4 @@
-"""What the Thompson-sampling policies share: the best arm of a function drawn from the posterior."""
+"""The base class of Thompson-sampling policies, which choose the best arm of a posterior draw."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ from manyarms.support.validation import count
 class Thompson(Policy):
     """Settings common to Thompson sampling.
 
-    width is α, by which the posterior's standard deviation is multiplied: "thompson" (α_t of S-GP-TS
-    Theorem 1, the default with a given kernel) or a number (practitioners take 1). batch_size functions are
-    drawn before feedback is used; with `distinct` a batch holds no arm twice.
+    width: α, the factor of the posterior standard deviation of the draws: "thompson" (α_t of S-GP-TS
+        Theorem 1, the default with a given kernel) or a number (1 is usual in practice).
+    batch_size: the number of functions drawn before feedback is used.
+    distinct: if True, a batch contains no arm twice.
+
+    The other settings are those of `Policy`.
     """
 
     batch_size: int = 1
     distinct: bool = False
 
     theorem: ClassVar[str] = "thompson"
-    practical: ClassVar[float] = 1.0  # draws from the posterior itself
+    practical: ClassVar[float] = 1.0  # unscaled draws from the posterior
 
     def __post_init__(self) -> None:
         count("batch_size", self.batch_size)
@@ -34,9 +37,9 @@ class Thompson(Policy):
         super().__post_init__()
 
     def selection_rule(self) -> SelectionRule:
-        """The best arm of each draw."""
+        """The maximiser of each draw."""
         return ThompsonDraws(self.batch_size, self.distinct)
 
     def stopping_rule(self) -> StoppingRule:
-        """Every step, or every batch."""
+        """Feedback after every pull, or after `batch_size` pulls."""
         return EveryStep() if self.batch_size == 1 else FixedSize(self.batch_size)

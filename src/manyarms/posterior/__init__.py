@@ -1,1 +1,1 @@
-"""What stands for the history: the posterior over the pool, its state, and how a step changes it."""
+"""The posterior over the pool, which summarises the history: its state, and how a step updates it."""

@@ -1,4 +1,4 @@
-"""What has been measured: pull counts, reward sums and sums of squares, one entry per arm ever pulled."""
+"""The history of a run: pull count, reward sum and sum of squared rewards of every arm ever pulled."""
 
 from __future__ import annotations
 
@@ -14,61 +14,62 @@ from manyarms.support.validation import Floats, Ints, arm_index, arm_indices, co
 
 
 class History:
-    """Sufficient statistics of all rewards (theory §2.1); its size is the number of *different* arms pulled.
+    """Sufficient statistics of all rewards; `len(history)` is the number of *different* arms pulled.
 
-    `added` gives a longer history and leaves this one as it is; `add` lengthens this one.
+    `n_arms` is the number of arms of the pool. `added` returns a longer history and does not modify this one;
+    `add` modifies it in place. See theory §2.1.
     """
 
     def __init__(self, n_arms: int) -> None:
         self.n_arms = count("n_arms", n_arms)
         self._arms: AppendLog[int] = AppendLog()
-        self._places: dict[int, int] = {}  # hints, shared by histories that grew from one another
-        self._totals: Floats = np.zeros((3, 0))  # counts, sums, squares, by order of first pull
+        self._places: dict[int, int] = {}  # arm → column of _totals; a hint, shared with extended copies
+        self._totals: Floats = np.zeros((3, 0))  # 3 × arms: counts, sums, squares, in order of the first pull
 
     def __len__(self) -> int:
         return len(self._arms)
 
     @property
     def pulls(self) -> int:
-        """t, the number of rewards seen."""
+        """t, the number of rewards."""
         return int(self._totals[0].sum())
 
     @property
     def arms(self) -> Ints:
-        """Different arms pulled, in order of their first pull."""
+        """The different arms pulled, in order of their first pull."""
         return np.fromiter(self._arms, dtype=np.int64, count=len(self))
 
     @property
     def counts(self) -> Floats:
-        """Pulls of each of `arms`."""
+        """The number of pulls of each of `arms`."""
         return np.array(self._totals[0])
 
     @property
     def sums(self) -> Floats:
-        """Sum of rewards of each of `arms`."""
+        """The sum of the rewards of each of `arms`."""
         return np.array(self._totals[1])
 
     @property
     def squares(self) -> Floats:
-        """Sum of squared rewards of each of `arms`."""
+        """The sum of the squared rewards of each of `arms`."""
         return np.array(self._totals[2])
 
     def count_of(self, arm: int) -> int:
-        """Pulls of one arm, zero when it was never pulled."""
+        """The number of pulls of one arm (an index); 0 if it was never pulled."""
         place = self._place(arm_index(arm, self.n_arms))
         return 0 if place is None else int(self._totals[0, place])
 
     def add(self, arms: ArrayLike, rewards: ArrayLike) -> None:
-        """Count these pulls; nothing changes when one of them is invalid."""
+        """Record one reward for each of these arm indices; if one is invalid, nothing is recorded."""
         self.__dict__.update(self.added(arms, rewards).__dict__)
 
     def added(self, arms: ArrayLike, rewards: ArrayLike) -> History:
-        """The history with these pulls counted too."""
+        """A new history with one more reward for each of these arm indices (repetition allowed)."""
         indices = arm_indices(arms, self.n_arms)
         return self.recorded(indices, finite_rewards(rewards, len(indices)))
 
     def recorded(self, indices: Ints, values: Floats) -> History:
-        """`added` for arms and rewards known to be right; only a sum that overflows is refused."""
+        """`added` for arms and rewards that are already validated; an overflowing sum is an error."""
         places: dict[int, int] = {}
         fresh: list[int] = []
         for arm in dict.fromkeys(indices.tolist()):
@@ -80,9 +81,9 @@ class History:
         totals = np.zeros((3, len(self) + len(fresh)))
         totals[:, : len(self)] = self._totals
         with np.errstate(over="ignore"):
-            if len(indices) == 1:  # the usual step
+            if len(indices) == 1:  # the common case
                 totals[:, places[int(indices[0])]] += (1.0, values[0], values[0] * values[0])
-            else:  # one by one: the same sums however pulls are batched
+            else:  # added one by one, so that the sums do not depend on the batches
                 where = [places[arm] for arm in indices.tolist()]
                 for row, amount in enumerate((np.ones_like(values), values, values * values)):
                     np.add.at(totals[row], where, amount)
@@ -93,24 +94,24 @@ class History:
         return self._with(self.n_arms, self._arms.added(fresh), {arm: places[arm] for arm in fresh}, totals)
 
     def on(self, n_arms: int) -> History:
-        """The same results on a pool with more arms."""
+        """The same results on a pool of `n_arms` arms that begins with the present ones."""
         return self._with(n_arms, self._arms, {}, self._totals)
 
     def relabelled(self, label: Callable[[Ints], Ints], n_arms: int) -> History:
-        """The same results with other numbers for the arms."""
+        """The same results with arm indices mapped by `label`, on a pool of `n_arms` arms."""
         return History.from_plain(self.to_plain() | {"arms": label(self.arms)}, n_arms)
 
     def with_rewards(self, sums: Floats, squares: Floats) -> History:
-        """The same pulls with other rewards, given as sums and sums of squares in the order of `arms`."""
+        """The same pulls with other rewards: their sums and sums of squares, in the order of `arms`."""
         return History.from_plain(self.to_plain() | {"sums": sums, "squares": squares}, self.n_arms)
 
     def to_plain(self) -> dict[str, Any]:
-        """Four arrays of one length."""
+        """The history as four arrays of equal length."""
         return {"arms": self.arms, "counts": self.counts, "sums": self.sums, "squares": self.squares}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any], n_arms: int) -> History:
-        """What `to_plain` wrote."""
+        """The history that `to_plain` wrote."""
         arms = np.asarray(plain["arms"], dtype=np.int64).tolist()
         totals = np.array([plain["counts"], plain["sums"], plain["squares"]], dtype=np.float64)
         places = {arm: place for place, arm in enumerate(arms)}
@@ -130,8 +131,8 @@ class History:
 
 
 def grouped(arms: Ints, rewards: Floats) -> tuple[Ints, Floats, Floats]:
-    """Different arms (in order of appearance), pulls of each and reward sum of each."""
-    if len(arms) == 1:  # the usual step
+    """The different arms in order of appearance, and the number of pulls and reward sum of each."""
+    if len(arms) == 1:  # the common case
         return arms, np.ones(1), rewards.copy()
     unique, first, inverse = np.unique(arms, return_index=True, return_inverse=True)
     order = np.argsort(first)

@@ -1,8 +1,9 @@
-"""The linear posterior of SOFUL: V sketched by frequent directions, the reward side b exact.
+"""The linear posterior of SOFUL: V is sketched by frequent directions, b = Xᵀy is exact.
 
     θ̂ = V̂⁻¹ Xᵀy,    σ̂²(x) = xᵀV̂⁻¹x,    V̂ = BᵀB + λI            (Kuzborskij et al. 2019; theory §2.7)
 
-BᵀB ≼ XᵀX ≼ BᵀB + ρI, where ρ is the mass that has escaped the sketch. It enters the width twice.
+BᵀB ≼ XᵀX ≼ BᵀB + ρI, where ρ is the spectral mass that the sketch has lost (`escaped`). It enters
+the width β twice, in the factors 1 + ρ/λ and in the determinant (`manyarms.choice.widths.soful`).
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ from manyarms.support.validation import Floats, Ints, count
 
 @dataclass(frozen=True, eq=False)
 class SketchedState(PosteriorState):
-    """A posterior's state with the sketch it rests on."""
+    """A posterior state together with the sketch of V that it was computed from."""
 
     sketch: FrequentDirections | None = None
 
     @property
     def escaped(self) -> float:
-        """ρ: by how much XᵀX may exceed BᵀB."""
+        """ρ, a bound on the largest eigenvalue of XᵀX − BᵀB."""
         return 0.0 if self.sketch is None else self.sketch.escaped
 
 
 class SketchedLinearModel(SparseGP):
-    """Linear regression whose V is replaced by a sketch of `size` rows; the rest is inherited."""
+    """Bayesian linear regression in which V is replaced by a frequent-directions sketch of `size` rows."""
 
     def __init__(
         self, pool: Pool, kernel: KernelLike, ridge: float, size: int, *, storage: DTypeLike = np.float64
@@ -51,7 +52,7 @@ class SketchedLinearModel(SparseGP):
     def advanced(
         self, state: PosteriorState, wanted: Ints, pulled: Ints, counts: Floats, sums: Floats
     ) -> PosteriorState:
-        """Add the pulled rows to the sketch and to b; one pass over the pool for mean and variance."""
+        """Add the pulled arms to the sketch and to b; mean and variance take one pass over the pool."""
         if not len(pulled):
             return state
         state = state.writable()
@@ -65,17 +66,17 @@ class SketchedLinearModel(SparseGP):
         return self._on(merged.sketch.updated(state.rows(pulled), counts), merged)
 
     def _rebuilt_on(self, embedding: Embedding, state: PosteriorState) -> PosteriorState:
-        """The columns as in any posterior, then the sketch of all pulls from nothing."""
+        """Compute the columns as for any posterior, then sketch all pulls from scratch."""
         plain = super()._rebuilt_on(embedding, state)
         sketch = FrequentDirections(self._size, plain.sketch_size).updated(plain.pulled_rows, plain.counts)
         inherited = {field.name: getattr(plain, field.name) for field in fields(PosteriorState)}
         return self._on(sketch, SketchedState(**inherited))
 
     def _on(self, sketch: FrequentDirections, state: SketchedState) -> SketchedState:
-        """Mean, variance and weights that follow from a sketch and the pulls in `state`."""
+        """`state` with the mean, variance and weights that this sketch and its pulls imply."""
         ridge, d = self.ridge, state.sketch_size
         vector = sketch.apply_inverse(state.pulled_rows.T @ state.sums, ridge)
-        # det V ≤ det(BᵀB + (λ + ρ)I): what the width may count on without having seen V.
+        # det V ≤ det(BᵀB + (λ + ρ)I): an upper bound that the width can use, since V itself is not known.
         log_det = sketch.log_determinant(ridge + sketch.escaped) - d * np.log(ridge)
         mean, quadratic = np.empty(self.pool.n_arms), np.empty(self.pool.n_arms)
         embedding = self.embedding(state)
@@ -90,7 +91,7 @@ class SketchedLinearModel(SparseGP):
         )
 
     def to_plain(self, state: PosteriorState) -> dict[str, Any]:
-        """The arrays of any posterior, and the sketch."""
+        """The arrays of `SparseGP.to_plain`, and the sketch."""
         sketch = _sketched(state).sketch
         assert sketch is not None
         return {
@@ -112,7 +113,7 @@ def _sketched(state: PosteriorState) -> SketchedState:
 
 
 def _precision(sketch: FrequentDirections, ridge: float) -> InversePrecision:
-    """V̂⁻¹ = (I − Σ_j s_j/(s_j + λ) u_j u_jᵀ)/λ, u_j the sketch's directions and s_j their squared lengths."""
+    """V̂⁻¹ = (I − Σ_j s_j/(s_j + λ) u_j u_jᵀ)/λ, with the sketch's directions u_j and squared norms s_j."""
     directions, squares = sketch.decomposed()
     terms = directions.T * np.sqrt(squares / (squares + ridge) / ridge)
     return InversePrecision(np.eye(sketch.n_features) / ridge, terms, np.full(len(squares), -1.0))

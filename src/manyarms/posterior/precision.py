@@ -9,14 +9,14 @@ import numpy as np
 from manyarms.support.linalg import inverse_positive_definite
 from manyarms.support.validation import Floats
 
-_FOLD_AT = 32  # pending terms; folding them in together is one matrix product instead of 32 passes over V⁻¹
+_FOLD_AT = 32  # number of pending terms; adding them together is one matrix product, not 32 passes over V⁻¹
 
 
 @dataclass(frozen=True)
 class InversePrecision:
-    """V⁻¹ = pad(base) + Σ_j signs[j] · terms[:, j] terms[:, j]ᵀ, an immutable value.
+    """V⁻¹ = pad(base) + Σ_j signs[j] · terms[:, j] terms[:, j]ᵀ, where pad adds zero rows and columns.
 
-    Both ways V can grow are low-rank additions to its inverse: a pull subtracts one term per arm, an
+    Both ways in which V grows are low-rank updates of its inverse: a pull subtracts one term per arm, an
     appended column of z adds one (theory §2.4). Rows of `terms` beyond the base belong
     to columns appended since the last fold.
     """
@@ -27,7 +27,7 @@ class InversePrecision:
 
     @classmethod
     def of(cls, V: Floats) -> InversePrecision:
-        """Invert V afresh, through its Cholesky factor."""
+        """The inverse of V, computed from its Cholesky factor."""
         return cls(inverse_positive_definite(V), np.empty((len(V), 0)), np.empty(0))
 
     @property
@@ -36,23 +36,23 @@ class InversePrecision:
         return len(self.terms)
 
     def apply(self, X: Floats) -> Floats:
-        """V⁻¹ X for a matrix X of m rows."""
+        """V⁻¹ X for a matrix X with m rows."""
         result = self.terms @ (self.signs[:, None] * (self.terms.T @ X))
         inner = len(self.base)
         result[:inner] += self.base @ X[:inner]
         return result
 
     def root(self) -> Floats:
-        """C with C Cᵀ = V⁻¹, O(m³)."""
+        """A matrix C with C Cᵀ = V⁻¹, in O(m³)."""
         whole = self._folded().base
         try:
             return np.asarray(np.linalg.cholesky(whole), dtype=np.float64)
-        except np.linalg.LinAlgError:  # rounding has eaten the smallest eigenvalues
+        except np.linalg.LinAlgError:  # rounding made the smallest eigenvalues negative
             values, vectors = np.linalg.eigh(whole)
             return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
     def bordered(self, H: Floats, inverse_factor: Floats) -> InversePrecision:
-        """After new columns of z: H = V⁻¹C and D = E Eᵀ the Schur complement, `inverse_factor` = E⁻¹.
+        """V'⁻¹ after columns were appended to z: H = V⁻¹C, Schur complement D = E Eᵀ, `inverse_factor` = E⁻¹.
 
         V'⁻¹ = pad(V⁻¹) + [H; −I] D⁻¹ [H; −I]ᵀ.
         """
@@ -61,7 +61,7 @@ class InversePrecision:
         return self._with(padded, added, 1.0)
 
     def pulled(self, G: Floats, inverse_factor: Floats) -> InversePrecision:
-        """After pulls: G = V⁻¹Zᵀ, N⁻¹ + ZG = E Eᵀ, `inverse_factor` = E⁻¹. V'⁻¹ = V⁻¹ − G (N⁻¹ + ZG)⁻¹ Gᵀ."""
+        """V'⁻¹ = V⁻¹ − G (N⁻¹ + ZG)⁻¹ Gᵀ after pulls: G = V⁻¹Zᵀ, N⁻¹ + ZG = E Eᵀ, `inverse_factor` = E⁻¹."""
         return self._with(self.terms, G @ inverse_factor.T, -1.0)
 
     def _with(self, terms: Floats, added: Floats, sign: float) -> InversePrecision:

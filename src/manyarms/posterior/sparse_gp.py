@@ -3,8 +3,8 @@
     mean      μ̃(x)  = z(x)ᵀ V⁻¹ b                                       (BKB (4), BBKB (1) with Zᵀy)
     leverage  σ̃²(x) = (k(x,x) − ‖z(x)‖²)/λ + z(x)ᵀ V⁻¹ z(x)            (BKB (4), BBKB (2); theory §2.2)
 
-`SparseGP` holds what never changes in a run: pool, kernel, ridge, storage. What was learned is a
-`PosteriorState` (state.py, with the two scales of σ̃²). No function here modifies a state it is given.
+`SparseGP` holds what stays fixed: pool, kernel, ridge and storage. What depends on the pulls is a
+`PosteriorState` (state.py, which also explains the two scales of σ̃²). No method modifies a state it is given.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from manyarms.support.growing_matrix import GrowingMatrix
 from manyarms.support.linalg import forward, inverse_lower
 from manyarms.support.validation import Floats, Ints, positive
 
-SMALLEST_RIDGE = 1e-13  # of the largest prior variance
+SMALLEST_RIDGE = 1e-13  # as a fraction of the largest prior variance
 _STATE_ARRAYS = ("inducing", "arms", "counts", "sums")
 _POOL_ARRAYS = ("residual", "quadratic", "mean")
 _PRECISION_ARRAYS = ("base", "terms", "signs")
 
 
 class SparseGP:
-    """A kernel and a ridge on a pool; its methods compute posterior states. See `Posterior` for the options.
+    """A kernel and a ridge on a pool; the methods compute posterior states. `Posterior` explains the options.
 
-    The state in use is never written to: new columns and rows are stored behind those it reads.
+    Existing states are never written to: new columns and rows are stored after the part that they read.
     """
 
     def __init__(
@@ -66,14 +66,14 @@ class SparseGP:
         self.storage = np.dtype(storage)
 
     def empty(self) -> PosteriorState:
-        """Before any pull: mean 0, leverage k/λ, and an empty sketch or the fixed feature map."""
+        """The state before any pull: mean 0, leverage k/λ, and an empty sketch or the fixed feature map."""
         prior = np.concatenate([self._prior(block) for _, block in self.pool.blocks(bytes_per_arm=64)])
         if not prior.any():
             raise InvalidKernelError(f"{self.kernel!r}.diag is 0 for every arm: nothing can be learned")
         largest = float(prior.max())
         if self.ridge < SMALLEST_RIDGE * largest:
             rule = f"at least {SMALLEST_RIDGE:g} of the kernel's largest variance {largest:g}"
-            raise InvalidParameterError("ridge", self.ridge, f"{rule}: below it rounding decides")
+            raise InvalidParameterError("ridge", self.ridge, f"{rule}; below it, rounding errors dominate")
         none, nothing = np.empty(0, dtype=np.int64), np.empty(0)
         state = PosteriorState(
             inducing=none,
@@ -92,19 +92,19 @@ class SparseGP:
     # ------------------------------------------------------------------ reading
 
     def embedding(self, state: PosteriorState) -> Embedding:
-        """z as a function of features, also for points outside the pool."""
+        """z as a function of the features, also at points outside the pool."""
         if self.feature_map is not None:
             return self.feature_map
         return Nystrom(self.kernel, self.pool.take(state.inducing), np.tril(state.rows(state.inducing)))
 
     def values_at(self, state: PosteriorState, Z: Floats, prior: Floats) -> PoolValues:
-        """Residual, zᵀV⁻¹z and mean at points with these rows of z and this prior variance."""
+        """Residual, zᵀV⁻¹z and mean at n points with rows of z (n × m) and prior variances (n)."""
         quadratic = np.einsum("ij,ji->i", Z, state.weights.precision.apply(Z.T))
         residual = np.maximum(prior - np.einsum("ij,ij->i", Z, Z), 0.0)
         return PoolValues(residual, np.maximum(quadratic, 0.0), Z @ state.weights.vector)
 
     def at(self, state: PosteriorState, features: Any) -> tuple[Floats, Floats]:
-        """Mean and variance (squared reward units) at any points, in the pool or not."""
+        """Mean and variance (squared reward units) at these feature rows, in the pool or not."""
         values = self.values_at(state, self.embedding(state).matrix(features), self._prior(features))
         explained = self.ridge * values.quadratic
         return values.mean, explained + values.residual if state.keeps_residual else explained
@@ -116,7 +116,8 @@ class SparseGP:
     ) -> PosteriorState:
         """The state after appending inducing arms and conditioning on pulls, in one pass over the pool.
 
-        The input is known to be right: different arms to append, different arms pulled.
+        `wanted` are the inducing arms to append and `pulled` the arms pulled, both valid and without
+        repetition; `counts` and `sums` hold the number of pulls and the reward sum of each of `pulled`.
         """
         state = state.writable()
         m, known = state.sketch_size, len(state.arms)
@@ -157,10 +158,10 @@ class SparseGP:
     def _border(
         self, state: PosteriorState, accepted: Ints, rows: Floats, factor: Floats, seen: Ints, outside: Ints
     ) -> tuple[Border, Floats]:
-        """What the new columns do to V, and the new columns at all pulled arms (a × P), which are stored.
+        """The update of V by the new columns, and these columns at all pulled arms (a × P), which are stored.
 
         A new column is zero at arms in the span, so it is computed only at the pulled arms `outside` the
-        span (places in `state.arms`) and at those pulled in this step.
+        span (positions in `state.arms`) and at those pulled in this step.
         """
         store, m, known = state.shared.pulled_rows, state.sketch_size, len(state.arms)
         touched = np.concatenate([outside, np.arange(known, len(seen))])
@@ -174,14 +175,14 @@ class SparseGP:
         return Border.plan(state.weights, self.ridge, before, factor, at_touched[:, : len(outside)]), at_seen
 
     def _independent(self, state: PosteriorState, wanted: Ints) -> tuple[Ints, Floats, Floats] | None:
-        """Of the wanted arms those that add to the span, their rows of z and their residual's factor."""
+        """The wanted arms that extend the span, their rows of z, and their residual covariance's factor."""
         tolerance = SPAN_TOLERANCE[self.storage]
         wanted = wanted[state.pool_values.residual[wanted] > tolerance * state.prior[wanted]]
         wanted = wanted[self._outside_span(state, wanted)]
         if not len(wanted):
             return None
         rows = state.rows(wanted)
-        if len(wanted) == 1:  # the usual step
+        if len(wanted) == 1:  # the common case
             gram = (state.prior[wanted] - np.einsum("ij,ij->i", rows, rows)).reshape(1, 1)
         else:
             points = self.pool.take(wanted)
@@ -190,13 +191,13 @@ class SparseGP:
         return (wanted[chosen], rows[chosen], factor) if len(chosen) else None
 
     def _outside_span(self, state: PosteriorState, arms: Ints) -> NDArray[np.bool_]:
-        """Which arms' residual is more than rounding error; only doubtful ones cost anything."""
+        """Whether the residual of each arm exceeds rounding error; only unclear cases cost more than O(1)."""
         share = state.pool_values.residual[arms] / state.prior[arms]
         outside = share > MOST_GROWTH * SPAN_TOLERANCE[self.storage]
-        doubtful = np.flatnonzero(~outside)
-        if len(doubtful) and state.sketch_size:
-            factor, rows = np.tril(state.rows(state.inducing)), state.rows(arms[doubtful])
-            outside[doubtful] = share[doubtful] > span_tolerance(factor, rows, SPAN_TOLERANCE[self.storage])
+        unclear = np.flatnonzero(~outside)
+        if len(unclear) and state.sketch_size:
+            factor, rows = np.tril(state.rows(state.inducing)), state.rows(arms[unclear])
+            outside[unclear] = share[unclear] > span_tolerance(factor, rows, SPAN_TOLERANCE[self.storage])
         return outside
 
     def _pass_over_pool(
@@ -209,7 +210,7 @@ class SparseGP:
         seen: Ints,
         at_seen: Floats,
     ) -> PoolValues:
-        """The one pass: all linear forms of z at every arm, new columns, and the updated values per arm."""
+        """One pass over all arms: the linear forms of z, the new columns, and the updated values per arm."""
         m, a, u = state.sketch_size, len(accepted), 0 if pulls is None else len(pulls.gain)
         if border is not None:
             state.columns.reserve(m + a)
@@ -236,14 +237,14 @@ class SparseGP:
             values.residual[accepted] = 0.0
         return values
 
-    # ------------------------------------------------------------------ from nothing, and on more arms
+    # ------------------------------------------------------------------ from scratch, and on more arms
 
     def rebuilt(
         self, state: PosteriorState, wanted: Ints, pulled: Ints, counts: Floats, sums: Floats
     ) -> PosteriorState:
-        """The sketch built anew on these arms (compaction), with all pulls of `state` and more. O(A·m²).
+        """The sketch rebuilt on the `wanted` arms (compaction), with all pulls of `state` and those given.
 
-        The input is known to be right: different arms to stand on, different arms pulled.
+        The arguments are those of `advanced`. The cost is O(A·m²).
         """
         merged = state.merged(pulled, counts, sums)
         if self.feature_map is not None:
@@ -256,7 +257,7 @@ class SparseGP:
         )
 
     def _rebuilt_on(self, embedding: Embedding, state: PosteriorState) -> PosteriorState:
-        """The pulls and inducing arms named in `state`, everything else computed afresh."""
+        """The state with the pulls and inducing arms of `state`, everything else computed from scratch."""
         m = embedding.dimension
         pulled_rows = embedding.matrix(self.pool.take(state.arms))
         V = (pulled_rows.T * state.counts) @ pulled_rows + self.ridge * np.eye(m)
@@ -279,7 +280,10 @@ class SparseGP:
         )
 
     def refitted(self, state: PosteriorState, places: Ints, sums: Floats) -> PosteriorState:
-        """With other reward sums of pulled arms; counts and variances stay. One pass for the mean."""
+        """The state with other reward sums at some `places` (positions in `state.arms`).
+
+        Counts and variances do not change; the mean takes one pass over the pool.
+        """
         replaced = state.sums.copy()
         replaced[places] = sums
         vector = state.weights.precision.apply((state.pulled_rows.T @ replaced)[:, None])[:, 0]
@@ -291,7 +295,7 @@ class SparseGP:
         )
 
     def on(self, pool: Pool) -> SparseGP:
-        """The same process on another pool, which begins with the present arms (`Pool.extended`)."""
+        """The same process on a larger pool that begins with the present arms (`Pool.extended`)."""
         if pool.n_arms < self.pool.n_arms:
             rule = f"a pool that begins with the present {self.pool.n_arms} arms"
             raise InvalidParameterError("pool", pool, rule)
@@ -300,7 +304,7 @@ class SparseGP:
         return other
 
     def extended(self, state: PosteriorState, before: int) -> PosteriorState:
-        """A state of the process on the first `before` arms, on all arms of this pool."""
+        """Extend a state that covers the first `before` arms to all arms of this pool."""
         n_arms, m = self.pool.n_arms, state.sketch_size
         columns = Columns(n_arms, self.storage, m)
         columns.write_parts(slice(0, before), state.columns.parts(m))
@@ -318,10 +322,10 @@ class SparseGP:
         shared = _shared(columns, state.pulled_rows, state.arms)
         return replace(state, prior=prior, pool_values=values, shared=shared)
 
-    # ------------------------------------------------------------------ keeping
+    # ------------------------------------------------------------------ saving
 
     def to_plain(self, state: PosteriorState) -> dict[str, Any]:
-        """Every array the next step reads, by name; `from_plain` reads them back bit for bit."""
+        """Every array that the next step reads, by name; `from_plain` restores the state bit for bit."""
         return {
             **{name: getattr(state, name) for name in _STATE_ARRAYS},
             **{name: getattr(state.pool_values, name) for name in _POOL_ARRAYS},
@@ -333,7 +337,7 @@ class SparseGP:
         }
 
     def from_plain(self, arrays: Mapping[str, Any]) -> PosteriorState:
-        """The state that `to_plain` wrote, of a process with the same pool, kernel and ridge."""
+        """The state that `to_plain` wrote for a process with the same pool, kernel and ridge."""
         precision = InversePrecision(*(arrays[name] for name in _PRECISION_ARRAYS))
         columns = Columns(self.pool.n_arms, self.storage, len(arrays["vector"]))
         parts = sum(name.startswith("columns_") for name in arrays)
@@ -346,7 +350,7 @@ class SparseGP:
             shared=_shared(columns, arrays["pulled_rows"], arrays["arms"]),
         )
 
-    # ------------------------------------------------------------------ inside
+    # ------------------------------------------------------------------ helpers
 
     def _covariances(self, X: Any, Y: Any) -> Floats:
         return covariances(self.kernel, X, Y)

@@ -1,8 +1,8 @@
-"""What a posterior has learned, as one immutable value, and the two scales of its variance (theory §1.2).
+"""The state of a posterior as one immutable value, and the two scales of its variance (theory §1.2).
 
-The papers use σ̃² on two scales, and here they have two names: *leverage* is the ridge-leverage scale of
-BKB and BBKB (at most k/λ), *variance* is λ times it, the posterior variance in squared reward units that
-S-GP-TS and DUETS use. The conversion is in `PosteriorState.variance` and nowhere else.
+The papers use σ̃² on two scales, which have two names here. *Leverage* is the ridge-leverage scale of BKB and
+BBKB (at most k/λ). *Variance* is λ times the leverage: the posterior variance in squared reward units, which
+S-GP-TS and DUETS use. The only conversion between the two is `PosteriorState.variance`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from manyarms.support.validation import Floats, Ints
 
 @dataclass(frozen=True, eq=False)
 class SharedArrays:
-    """The growing arrays that successive states share. A state reads its own corner and nothing behind it.
+    """The growing arrays that successive states share; each reads only its own leading rows and columns.
 
-    `places` finds the row of a pulled arm. It is a hint: the state checks each answer against its own arms.
+    `places` maps a pulled arm to its row. It is a hint: a state checks each answer against its own arms.
     """
 
     columns: Columns  # z of every arm, A × m
@@ -42,16 +42,16 @@ class SharedArrays:
 
 @dataclass(frozen=True, eq=False)
 class PosteriorState:
-    """All that a posterior has learned, as one immutable value; an update makes a new one."""
+    """The sketch, the pulls and the resulting posterior over the pool; an update returns a new state."""
 
-    inducing: Ints  # arms that span the sketch
-    arms: Ints  # different arms pulled, in order of their first pull
-    counts: Floats
-    sums: Floats
+    inducing: Ints  # the arms that span the sketch
+    arms: Ints  # the P different arms pulled, in order of their first pull
+    counts: Floats  # the number of pulls of each of `arms`
+    sums: Floats  # the reward sum of each of `arms`
     weights: Weights
     pool_values: PoolValues
-    prior: Floats
-    ridge: float
+    prior: Floats  # k(x, x) of every arm
+    ridge: float  # λ
     shared: SharedArrays
     keeps_residual: bool = True
 
@@ -64,7 +64,7 @@ class PosteriorState:
 
     @property
     def columns(self) -> Columns:
-        """z of every arm; the first `sketch_size` columns are this state's."""
+        """z of every arm; the first `sketch_size` columns belong to this state."""
         return self.shared.columns
 
     @property
@@ -74,7 +74,7 @@ class PosteriorState:
 
     @property
     def mean(self) -> Floats:
-        """μ̃ of every arm."""
+        """μ̃ of every arm, in reward units."""
         return self.pool_values.mean
 
     @cached_property
@@ -83,7 +83,7 @@ class PosteriorState:
         values = self.pool_values
         if not self.keeps_residual:
             return np.maximum(values.quadratic, 0.0)
-        # V ≤ (λ + tκ²)I, so zᵀV⁻¹z cannot be smaller than this; rounding can make it so.
+        # V ≼ (λ + tκ²)I gives this lower bound on zᵀV⁻¹z, which rounding errors can violate.
         floor = (self.prior - values.residual) / (self.ridge + self.pulls * self.prior_max)
         return np.asarray(np.maximum(values.quadratic, floor) + values.residual / self.ridge)
 
@@ -93,11 +93,11 @@ class PosteriorState:
         return float(self.prior.max())
 
     def forms(self, vectors: Floats) -> Floats:
-        """vᵀz(x) of every arm for each column v of an m × r matrix: an r × A array, in one pass."""
+        """vᵀz(x) of every arm for each column v of the m × r matrix `vectors`: r × A, in one pass."""
         return self.columns.product(vectors, slice(None))
 
     def rows(self, arms: Ints) -> Floats:
-        """z(x) of some arms, in double precision."""
+        """z(x) of these arms in double precision, len(arms) × m."""
         return self.columns.rows(arms, self.sketch_size)
 
     @property
@@ -112,12 +112,12 @@ class PosteriorState:
 
     @cached_property
     def pulls(self) -> int:
-        """t, how many rewards have been conditioned on."""
+        """t, the number of rewards that the state is conditioned on."""
         return int(self.counts.sum())
 
     @property
     def escaped(self) -> float:
-        """ρ, the mass that a sketch of V itself has lost; zero for every other posterior."""
+        """ρ, the spectral mass lost by a sketch of V; zero for every posterior without such a sketch."""
         return 0.0
 
     @cached_property
@@ -133,30 +133,30 @@ class PosteriorState:
     # ------------------------------------------------------------------ which arms were pulled
 
     def places(self, arms: Ints) -> Ints:
-        """Where each arm stands in `self.arms`, −1 for an arm that was not pulled."""
+        """The position of each arm in `self.arms`, −1 for an arm that was not pulled."""
         hints = self.shared.places
         found = np.array([hints.get(arm, -1) for arm in arms.tolist()], dtype=np.int64)
         known = (found >= 0) & (found < len(self.arms))
         known[known] = self.arms[found[known]] == arms[known]
-        for place in np.flatnonzero((found >= 0) & ~known):  # the hint is about another state
+        for place in np.flatnonzero((found >= 0) & ~known):  # the hint belongs to another state
             here = np.flatnonzero(self.arms == arms[place])
             found[place] = here[0] if len(here) else -1
         return found
 
     def with_places(self, arms: Ints) -> tuple[Ints, Ints]:
-        """All arms pulled, these (different ones) included, and where each of these stands among them."""
+        """All arms pulled including these (without repetition), and the positions of these among them."""
         known, places = len(self.arms), self.places(arms)
         unseen = places < 0
         places[unseen] = np.arange(known, known + np.count_nonzero(unseen))
         return np.concatenate([self.arms, arms[unseen]]), places
 
     def counted(self, arms: Ints, counts: Floats) -> tuple[Ints, Floats]:
-        """All arms pulled, these (different ones) included, and their pulls."""
+        """All arms pulled including these (without repetition), and the number of pulls of each."""
         seen, places = self.with_places(arms)
         return seen, added(self.counts, len(seen), places, counts)
 
     def merged(self, arms: Ints, counts: Floats, sums: Floats) -> PosteriorState:
-        """With these pulls counted, and not conditioned on yet."""
+        """The state with these pulls counted, but not yet conditioned on."""
         seen, places = self.with_places(arms)
         return replace(
             self,
@@ -168,7 +168,7 @@ class PosteriorState:
     # ------------------------------------------------------------------ sharing arrays
 
     def writable(self) -> PosteriorState:
-        """This state, on arrays of its own if another state in use has written behind its corner."""
+        """This state, on copied arrays if another live state has written beyond the part it reads."""
         size = len(self.arms), self.sketch_size
         if not any(len(other.arms) > size[0] or other.sketch_size > size[1] for other in self.shared.states):
             return self
@@ -179,7 +179,7 @@ class PosteriorState:
 
 
 def added(before: Floats, size: int, places: Ints, amounts: Floats) -> Floats:
-    """`before`, lengthened with zeros to `size`, plus the amounts at their places."""
+    """`before`, padded with zeros to `size`, plus `amounts` at `places`."""
     total = np.zeros(size)
     total[: len(before)] = before
     total[places] += amounts

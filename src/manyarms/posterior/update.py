@@ -1,11 +1,11 @@
 """One step of the sparse posterior: append inducing arms, then condition on pulls, in one pass over the pool.
 
-Everything random access needs (the pulled arms, V⁻¹, the weights) is small and is brought up to date
-first. That fixes, for each arm x, which linear forms of z(x) are needed: zᵀz_s for a new column, zᵀH for
-its border in V, zᵀG for the pulls. All of them are then read off in a single pass over the stored
+The small parts (the pulled arms, V⁻¹, the weights) are updated first. They determine which linear forms of
+z(x) are needed for each arm x: zᵀz_s for a new column, zᵀH for the corresponding border of V, and zᵀG for the
+pulls. All of these forms are then computed in a single pass over the stored
 columns, O(A·m) for the whole step (theory §2.4).
 
-Notation: S appended arms (a of them), P pulled arms, U arms pulled in this step (u of them);
+Notation: S the a appended arms, P the pulled arms, U the u arms pulled in this step, z of each arm as a row;
 V = Z_Pᵀ N Z_P + λI; C = Z_Pᵀ N z_new; H = V⁻¹C; D = z_newᵀ N z_new + λI − CᵀH; w = V⁻¹b.
 """
 
@@ -23,7 +23,7 @@ from manyarms.support.validation import Floats
 
 @dataclass(frozen=True)
 class Weights:
-    """The part of the posterior that lives in the m dimensions of z: V⁻¹, w = V⁻¹b and log det(V/λ)."""
+    """The m-dimensional part of the posterior: V⁻¹, w = V⁻¹b and log det(V/λ)."""
 
     precision: InversePrecision
     vector: Floats
@@ -32,7 +32,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class PulledArms:
-    """Some pulled arms: their z as rows, how often each was pulled, and the sum of its rewards."""
+    """Some pulled arms: their z as rows, and the number of pulls and reward sum of each."""
 
     rows: Floats
     counts: Floats
@@ -41,18 +41,20 @@ class PulledArms:
 
 @dataclass(frozen=True)
 class Border:
-    """New columns of z, and what they add to zᵀV⁻¹z and to the mean."""
+    """The update of V⁻¹ and w by new columns of z, and its effect on zᵀV⁻¹z and on the mean."""
 
-    factor: Floats  # lower factor of the appended arms' residual covariance, a × a
-    H: Floats
-    inverse_schur: Floats  # E⁻¹ with E Eᵀ = D
-    weights: Floats  # last a entries of the new w
+    factor: Floats  # lower Cholesky factor of the appended arms' residual covariance, a × a
+    H: Floats  # m × a
+    inverse_schur: Floats  # E⁻¹ with E Eᵀ = D, a × a
+    weights: Floats  # the last a entries of the new w
 
     @classmethod
     def plan(cls, old: Weights, ridge: float, pulled: PulledArms, factor: Floats, new: Floats) -> Border:
-        """`pulled` are the arms pulled before that lie outside the span, `new` the new columns there (a × P).
+        """Plan the update by new columns.
 
-        The new columns are zero at arms inside the span, so those do not enter; when all do, H = 0.
+        `pulled` are the previously pulled arms outside the span, and `new` holds the new columns at these
+        arms (a × P). The new columns are zero at arms inside the span, so those arms do not contribute; if
+        every pulled arm is inside, H = 0.
         """
         if not len(pulled.counts):
             none = np.zeros((len(old.vector), len(new)))
@@ -66,7 +68,7 @@ class Border:
         return cls(factor, H, inverse_schur, weights)
 
     def extend(self, old: Weights, ridge: float) -> Weights:
-        """V⁻¹ and w with the new columns."""
+        """V⁻¹ and w after the columns were appended."""
         vector = np.concatenate([old.vector - self.H @ self.weights, self.weights])
         growth = -2.0 * np.log(np.diag(self.inverse_schur)).sum() - len(self.weights) * np.log(ridge)
         return Weights(
@@ -76,22 +78,22 @@ class Border:
 
 @dataclass(frozen=True)
 class Pulls:
-    """What pulls of some arms take from zᵀV⁻¹z and add to the mean."""
+    """The update of V⁻¹ and w by pulls, and its effect on zᵀV⁻¹z and on the mean."""
 
     G: Floats  # V⁻¹ Z_Uᵀ, m × u
     inverse_factor: Floats  # E⁻¹ with E Eᵀ = N⁻¹ + Z_U V⁻¹ Z_Uᵀ
-    gain: Floats  # (E Eᵀ)⁻¹ (mean reward − present mean), by which zᵀG enters the mean
+    gain: Floats  # (E Eᵀ)⁻¹ (average reward − present mean); the mean grows by zᵀG · gain
 
     @classmethod
     def plan(cls, old: Weights, pulled: PulledArms) -> Pulls:
-        """`pulled` describes this step's pulls alone."""
+        """Plan the update by the pulls of this step, which `pulled` describes."""
         G = old.precision.apply(pulled.rows.T)
         inverse_factor = inverse_lower(pulled.rows @ G + np.diag(1.0 / pulled.counts))
         gain = inverse_factor.T @ (inverse_factor @ (pulled.sums / pulled.counts - pulled.rows @ old.vector))
         return cls(G, inverse_factor, gain)
 
     def apply(self, old: Weights, counts: Floats) -> Weights:
-        """V⁻¹ and w after the pulls; det grows by det(I + N Z V⁻¹ Zᵀ)."""
+        """V⁻¹ and w after the pulls; det V is multiplied by det(I + N Z V⁻¹ Zᵀ)."""
         growth = np.log(counts).sum() - 2.0 * np.log(np.diag(self.inverse_factor)).sum()
         precision = old.precision.pulled(self.G, self.inverse_factor)
         return Weights(precision, old.vector + self.G @ self.gain, old.log_det + float(growth))
@@ -99,14 +101,14 @@ class Pulls:
 
 @dataclass(frozen=True)
 class PoolValues:
-    """Per arm of a block: k − ‖z‖², zᵀV⁻¹z and the posterior mean."""
+    """For each arm of a block: the residual k − ‖z‖², the quadratic form zᵀV⁻¹z, and the posterior mean."""
 
     residual: Floats
     quadratic: Floats
     mean: Floats
 
     def bordered(self, border: Border, projections: Floats, columns: Floats) -> PoolValues:
-        """`projections` is Hᵀz (or empty when H = 0), `columns` the new entries of z, both a × arms."""
+        """The values after new `columns` of z (a × arms); `projections` is Hᵀz (a × arms, empty if H = 0)."""
         difference = projections - columns if len(projections) else -columns
         return PoolValues(
             np.maximum(self.residual - _column_squares(columns), 0.0),
@@ -115,7 +117,7 @@ class PoolValues:
         )
 
     def pulled(self, pulls: Pulls, projections: Floats) -> PoolValues:
-        """`projections` is Gᵀz, u × arms."""
+        """The values after pulls; `projections` is Gᵀz, u × arms."""
         return PoolValues(
             self.residual,
             self.quadratic - _column_squares(_times(pulls.inverse_factor, projections)),
@@ -124,7 +126,7 @@ class PoolValues:
 
 
 def new_columns(border: Border, covariances: Floats, products: Floats) -> Floats:
-    """z_new(x) = L⁻¹ (k(s, x) − z(s)ᵀz(x)), a × arms; for one arm L is √(k(s,s) − ‖z(s)‖²)."""
+    """z_new(x) = L⁻¹ (k(s, x) − z(s)ᵀz(x)), a × arms; for a single arm s, L = √(k(s,s) − ‖z(s)‖²)."""
     return forward(border.factor, covariances - products)
 
 
@@ -133,5 +135,5 @@ def _column_squares(values: Floats) -> Any:
 
 
 def _times(matrix: Floats, rows: Floats) -> Floats:
-    """matrix @ rows, without the cost of a matrix product in the usual step of one row."""
+    """matrix @ rows; with a single row and column, the common case, without the overhead of a product."""
     return np.asarray(matrix[0, 0] * rows if len(rows) == 1 == len(matrix) else matrix @ rows)

@@ -1,1 +1,1 @@
-"""One run: its state, asking and telling, saving and loading."""
+"""A run: its state, asking for batches, recording results, saving and loading."""

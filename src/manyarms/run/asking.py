@@ -1,4 +1,4 @@
-"""A batch is chosen: which arms are eligible, which rule fills the batch, and what is recorded about it."""
+"""Choosing a batch: which arms are eligible, which rule fills the batch, and what is recorded about it."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ from manyarms.support.validation import Floats, count
 
 @dataclass(frozen=True)
 class BatchRequest:
-    """How many arms are asked for (`limit` of them exactly, or at most), and which are eligible."""
+    """The size of the batch asked for (exactly or at most `limit`), and the eligible arms."""
 
     limit: int | None
     exactly: bool
     eligibility: Eligibility
-    final: bool  # whether it spends the rest of the budget
+    final: bool  # whether the batch spends the rest of the budget
 
 
 def request(
     context: RunContext, state: RunState, n: int | None, at_most: int | None, eligible: Any
 ) -> BatchRequest:
-    """The request that the arguments of `Optimizer.ask` make, checked against budget and pool."""
+    """The request described by the arguments of `Optimizer.ask`, checked against budget and pool."""
     if n is not None and at_most is not None:
         raise InvalidParameterError("at_most", at_most, "left out when exactly n arms are asked for")
     exactly = n is not None
@@ -56,7 +56,7 @@ def request(
         raise BudgetSpentError(f"all {context.budget} pulls of the budget have been handed out")
     if limit is not None and exactly and limit > left:
         raise BudgetSpentError(
-            f"{limit} arms were asked for, but the budget of {context.budget} has {left} left"
+            f"{limit} arms were asked for, but the budget of {context.budget} pulls has only {left} left"
         )
     if context.budget is not None:
         limit = int(left) if limit is None else min(limit, int(left))
@@ -110,7 +110,7 @@ def _filled(context: RunContext, state: RunState, wanted: BatchRequest, width: f
         overlay=overlay,
         stopping_rule=belief.policy.stopping_rule(),
         width=width,
-        batch_ratio=belief.policy.ratio_bound if context.keeps_promise else math.inf,
+        batch_ratio=math.inf if context.uses_practical_width else belief.policy.ratio_bound,
         allowed=allowed.times,
         limit=wanted.limit,
         exactly=wanted.exactly,
@@ -129,14 +129,15 @@ def _selection_rule(
 ) -> SelectionRule:
     """The initial design until it has been handed out; then, once there are results, the policy's rule.
 
-    A batch of a given size that is larger than what is left of the design is filled up by the policy. The
-    final batch has no use for a design. Where bounds promise nothing, large batches have exploration arms.
+    A batch of a given size that is larger than the rest of the design is filled up by the policy. The final
+    batch ignores the design. With the practical width of a learned model, large batches have exploration
+    arms.
     """
     left = () if final and state.belief.state.pulls else _left_of_design(state, allowed)
     if not state.belief.state.pulls:
         return FromDesign(left) if left else UniformStart()
     rule = state.belief.policy.selection_rule()
-    if isinstance(rule, UpperBounds) and not context.keeps_promise:
+    if isinstance(rule, UpperBounds) and context.uses_practical_width:
         rule = FinalBatch(rule) if final else WithExploration(rule)
     if not left:
         return rule
@@ -146,7 +147,7 @@ def _selection_rule(
 
 
 def _left_of_design(state: RunState, allowed: Floats) -> tuple[int, ...]:
-    """The arms of the initial design still to be handed out; none once there are as many results."""
+    """The arms of the initial design still to be handed out; none once as many arms have results."""
     if state.design is None or len(state.history) >= len(state.design):
         return ()
     taken = {*state.history.arms.tolist(), *state.tickets.arms}
@@ -154,7 +155,7 @@ def _left_of_design(state: RunState, allowed: Floats) -> tuple[int, ...]:
 
 
 def _with_design(context: RunContext, state: RunState, at_least: int | None) -> RunState:
-    """With an initial design, where the model is learned and hardly anything has been told yet."""
+    """The state with an initial design, if the model is learned and there are too few results yet."""
     prepared = context.prepared
     if prepared is None or state.design is not None:
         return state

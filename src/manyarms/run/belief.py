@@ -1,4 +1,4 @@
-"""What a run believes at a time: the policy and model in use, the posterior, and what draws start from."""
+"""The belief of a run: the policy and model in use, the posterior, and the prior of Thompson draws."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from manyarms.support.validation import Ints
 
 @dataclass(frozen=True)
 class Memory:
-    """What is carried from one feedback to the next beside the posterior."""
+    """The quantities carried from one feedback to the next in addition to the posterior."""
 
-    norm_bound: float  # F: the policy's, or what guess-and-double has reached
+    norm_bound: float  # F: the policy's, or the present value of guess-and-double
     triple_log_sum: float = 0.0  # Σ log(1 + 3σ̃²_fb(x_s))
     log_sum: float = 0.0  # Σ log(1 + σ̃²_fb(x_s)) without the first feedback
-    drawn: tuple[int, ...] = ()  # the last inducing draw, and the probability each arm had
-    probabilities: tuple[float, ...] = ()
-    renewals: int = 0  # since the sketch was last built from nothing
-    drawn_from: int = 0  # different arms that the last inducing draw chose from
+    drawn: tuple[int, ...] = ()  # the last draw of inducing arms
+    probabilities: tuple[float, ...] = ()  # the inclusion probability of each of `drawn`
+    renewals: int = 0  # renewals since the sketch was last built from scratch
+    drawn_from: int = 0  # the number of different arms that the last draw chose from
 
     def relabelled(self, label: Callable[[Ints], Ints]) -> Memory:
-        """The same with other numbers for the arms."""
+        """The same memory with arm indices mapped by `label`."""
         return replace(self, drawn=tuple(relabelled(self.drawn, label)))
 
     def to_plain(self) -> dict[str, Any]:
-        """Numbers and lists."""
+        """The memory as numbers and lists."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Memory:
-        """What `to_plain` wrote."""
+        """The memory that `to_plain` wrote."""
         return cls(
             **{**plain, "drawn": tuple(plain["drawn"]), "probabilities": tuple(plain["probabilities"])}
         )
@@ -49,10 +49,11 @@ class Memory:
 
 @dataclass(frozen=True)
 class Belief:
-    """A posterior with the policy and the model behind it, as of the last feedback.
+    """The posterior, policy and model as of the last feedback.
 
-    `policy` is the requested one with a learned kernel, noise and width filled in; `model` is None where the
-    kernel was given. `prior` is None for policies that draw nothing, or draw from the posterior's features.
+    `policy` is the requested policy with a learned kernel, noise and width filled in; `model` is None if the
+    kernel was given. `prior` is None for policies that draw no functions, or draw them from the posterior's
+    feature map alone.
     """
 
     policy: Policy
@@ -64,7 +65,7 @@ class Belief:
 
     @classmethod
     def initial(cls, context: RunContext, model: LearnedModel | None) -> Belief:
-        """Before any result. What is drawn here is drawn again, the same, when a saved run is read."""
+        """The belief before any result. Reading a saved run repeats the random draws made here exactly."""
         policy, pool = context.policy, context.encoded_pool
         if model is not None:
             policy = policy.with_model(model.kernel, model.noise_std).on(pool)
@@ -77,16 +78,16 @@ class Belief:
 
     @property
     def posterior(self) -> Posterior:
-        """The posterior, to be read."""
+        """The posterior, for reading only."""
         return Posterior.of(self.process, self.state)
 
     def at(self, state: PosteriorState, memory: Memory) -> Belief:
-        """After feedback."""
+        """The belief after feedback, with this posterior state and memory."""
         prior = None if self.prior is None else self.prior.at(state)
         return replace(self, state=state, memory=memory, prior=prior)
 
     def width(self, norm_bound: float | None = None) -> float:
-        """β, for the norm bound in use or for another one."""
+        """β for the norm bound in use, or for another one."""
         state, memory = self.state, self.memory
         seen = RunStatistics(
             state.pulls,
@@ -101,7 +102,7 @@ class Belief:
         return self.policy.width_function()(seen, self.policy.assumptions(bound))
 
     def to_plain(self) -> dict[str, Any]:
-        """Everything that cannot be computed again bit for bit from pool, policy and model."""
+        """Everything that cannot be recomputed bit for bit from pool, policy and model."""
         return {
             "model": None if self.model is None else self.model.describe(),
             "memory": self.memory.to_plain(),
@@ -110,7 +111,7 @@ class Belief:
         }
 
     def from_plain(self, plain: Mapping[str, Any]) -> Belief:
-        """What `to_plain` wrote; `self` is the belief before any result under the same policy and model."""
+        """The belief that `to_plain` wrote; `self` is the initial belief under the same policy and model."""
         prior = None if self.prior is None else self.prior.from_plain(plain["prior"])
         state = self.process.from_plain(plain["posterior"])
         return replace(self, state=state, memory=Memory.from_plain(plain["memory"]), prior=prior)

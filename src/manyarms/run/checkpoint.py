@@ -1,8 +1,8 @@
-"""A whole run in one file: an npz archive of plain arrays with a JSON manifest. Nothing is pickled.
+"""Saving a whole run to one file: an npz archive of plain arrays with a JSON manifest, without pickle.
 
-Every number that the next step reads is stored, not recomputed, so a loaded run goes on bit for bit.
-The file is written beside its destination and moved into place, so an interrupted save harms nothing.
-(`compact_state.py` is the other form: a run without anything of the pool's size.)
+Every number that the next step reads is stored, not recomputed, so a loaded run continues bit for bit. The
+file is written next to its destination and then moved into place, so an interrupted save leaves the previous
+file intact. (`compact_state.py` has the other form: a run without arrays of the size of the pool.)
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from manyarms.run.growing import with_more_arms
 from manyarms.run.state import RunState
 from manyarms.support.archive import read_archive, write_archive
 
-FORMAT, VERSION = "manyarms run", 3  # 2: random streams with places; 1: other encodings of columns
+FORMAT, VERSION = "manyarms run", 3  # 2 stored the positions of random streams, 1 other encodings of columns
 
 
 def save(context: RunContext, state: RunState, path: Path) -> None:
-    """Write the run; the previous file at `path` stays until the new one is complete."""
+    """Write the run; the previous file at `path` is kept until the new one is complete."""
     plain = {
         "format": FORMAT,
         "version": VERSION,
@@ -43,7 +43,7 @@ def save(context: RunContext, state: RunState, path: Path) -> None:
             os.fsync(stream.fileno())
         os.replace(partial, path)
     except OSError as problem:
-        if not isinstance(problem, FileExistsError):  # somebody else's file
+        if not isinstance(problem, FileExistsError):  # another process owns the partial file
             partial.unlink(missing_ok=True)
         raise CheckpointError(f"{path}: cannot be written: {problem.strerror or problem}") from problem
     except BaseException:
@@ -52,7 +52,7 @@ def save(context: RunContext, state: RunState, path: Path) -> None:
 
 
 def load(path: Path, pool: Pool | None, policy: Policy | None) -> tuple[RunContext, RunState]:
-    """Read a run that `save` wrote, checking everything before anything is used."""
+    """Read a run that `save` wrote; everything is checked before it is used."""
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file")
     with open(path, "rb") as stream:
@@ -73,14 +73,15 @@ def load(path: Path, pool: Pool | None, policy: Policy | None) -> tuple[RunConte
 
 
 def context_to_plain(context: RunContext) -> dict[str, Any]:
-    """Policy and settings; the pool is written elsewhere."""
+    """The policy and the settings; the pool is written separately."""
     return {"policy": policy_to_plain(context.policy), "settings": context.settings()}
 
 
 def started(pool: Pool, policy: Policy, plain: Mapping[str, Any]) -> tuple[RunContext, RunState]:
-    """A run at its beginning, under the model it had, and with the arms that were added since.
+    """The initial state of a saved run under its last model, with the arms that were added during the run.
 
-    Encodings and feature maps depend on the arms there are at the time, so they are made in the same order.
+    Encodings and feature maps depend on the arms that were present when they were made, so the arms are added
+    in the same order as in the saved run.
     """
     saved = plain["state"]
     first, then = saved["encoded_arms"], saved["modelled_arms"]

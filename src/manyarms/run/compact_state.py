@@ -1,8 +1,8 @@
-"""A run without anything of the pool's size: a few kilobytes even for a pool of millions.
+"""The compact form of a run, without arrays of the size of the pool: a few kilobytes for millions of arms.
 
-The posterior is built anew on the same inducing arms, which costs O(A·m²) and agrees with the original up to
-rounding (a sketch by frequent directions, SOFUL's, depends on the order of pulls and starts over). Two runs
-restored from the same bytes are the same bit for bit.
+The posterior is rebuilt on the same inducing arms, which costs O(A·m²) and agrees with the original up to
+rounding errors. (SOFUL's frequent-directions sketch depends on the order of pulls and is computed from
+scratch.) Two runs restored from the same bytes are identical bit for bit.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _COUNTERS = ("n_unasked", "n_batches", "n_feedbacks")
 
 @dataclass(frozen=True)
 class Conditioned:
-    """What a posterior stands on: inducing arms, arms pulled, how often, and the sums of their values."""
+    """What determines a posterior: inducing arms, arms pulled, and their pull counts and reward sums."""
 
     inducing: Ints
     arms: Ints
@@ -44,7 +44,7 @@ class Conditioned:
 
 @dataclass(frozen=True)
 class CompactState:
-    """A run state without its posterior over the pool and without the trace of past batches."""
+    """A run state without the posterior over the pool and without the trace of past batches."""
 
     n_arms: int
     n_features: int
@@ -77,11 +77,13 @@ class CompactState:
         )
 
     def on(self, context: RunContext) -> RunState:
-        """The state on its pool (the caller knows that it is the same), under the context's policy."""
+        """The run state on the context's pool, which must be the saved one, under the context's policy."""
         shape = context.pool.n_arms, context.pool.n_features
         if (self.n_arms, self.n_features) != shape:
             saved = (self.n_arms, self.n_features)
-            raise CheckpointError(f"{_NAME}: of a pool of shape {saved}, this pool has shape {shape}")
+            raise CheckpointError(
+                f"{_NAME}: belongs to a pool of shape {saved}, but this pool has shape {shape}"
+            )
         model = self.model if context.prepared is not None else None
         if model is None and context.prepared is not None:
             return RunState.initial(context)
@@ -105,7 +107,7 @@ class CompactState:
 
     @property
     def arms(self) -> Ints:
-        """Every arm that the run has to do with."""
+        """Every arm that the state refers to."""
         named = [
             *self.memory.drawn,
             *self.tickets.arms,
@@ -116,16 +118,17 @@ class CompactState:
         return np.unique(np.concatenate([np.asarray(part, dtype=np.int64) for part in parts]))
 
     def restricted(self, arms: Ints) -> tuple[CompactState, Ints]:
-        """The same run on these arms and those it has to do with, and which arms they are.
+        """The same run restricted to these arms and those it refers to, and the indices of all these arms.
 
-        What a run learns depends on the arms pulled alone, as long as its policy makes no feature map for the
-        pool, so it can learn on the few, and `expanded` takes it back to the many.
+        The learned model and the posterior depend only on the arms pulled, unless the policy makes a feature
+        map for the pool. The model can therefore be learned on the restricted pool, and `expanded` maps the
+        state back to the whole pool.
         """
         kept = np.union1d(self.arms, arms)
         return self._relabelled(lambda old: np.searchsorted(kept, old), len(kept)), kept
 
     def expanded(self, arms: Ints, n_arms: int) -> CompactState:
-        """A run on some arms of a pool, on all of them."""
+        """The run on all `n_arms` arms, from its restriction to `arms`; the inverse of `restricted`."""
         return self._relabelled(lambda old: arms[old], n_arms)
 
     def _relabelled(self, label: Callable[[Ints], Ints], n_arms: int) -> CompactState:
@@ -146,7 +149,7 @@ class CompactState:
     # ------------------------------------------------------------------ bytes
 
     def to_bytes(self) -> bytes:
-        """An archive."""
+        """The state as the bytes of an archive."""
         known = self.posterior
         stream = io.BytesIO()
         write_archive(
@@ -169,7 +172,7 @@ class CompactState:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> CompactState:
-        """What `to_bytes` wrote, by this version of the package or the one before."""
+        """The state that `to_bytes` wrote, in this version of the format or in version 2."""
         plain = read_archive(io.BytesIO(data), _NAME, FORMAT, VERSION, older={2: upgraded})
         try:
             return cls._from_plain(plain)

@@ -1,4 +1,4 @@
-"""What a run is asked to do: the pool, the requested policy, the seed and the rules of the run."""
+"""The fixed part of a run: the pool, the requested policy, the seed and the settings."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ SETTINGS = ("seed", "budget", "repeats", "max_failures", "storage", "lazy", "min
 
 @dataclass(frozen=True)
 class RunContext:
-    """Everything about a run that no result changes. `policy` is as requested: its kernel may be "auto".
+    """Everything about a run that results do not change. `policy` is as requested: its kernel may be "auto".
 
-    `prepared` is what a learned model sees of the pool; None where the kernel is given.
+    `prepared` is the pool as prepared for a learned model, or None if the kernel is given.
     """
 
     pool: Pool
@@ -53,12 +53,12 @@ class RunContext:
         minimize: bool = False,
         prepared: Prepared | None = None,
     ) -> RunContext:
-        """From the user's own settings, which are those of `Optimizer`."""
+        """The context for these settings, which are those of `Optimizer`, after checking them."""
         if not isinstance(pool, Pool):
             raise InvalidParameterError("pool", pool, "a manyarms.Pool")
         policy = default_policy() if policy is None else policy
         if not isinstance(policy, Policy):
-            raise InvalidParameterError("policy", policy, "a policy such as manyarms.BBKB(kernel=…)")
+            raise InvalidParameterError("policy", policy, "a policy such as manyarms.BBKB()")
         for name, flag in (("lazy", lazy), ("minimize", minimize)):
             if not isinstance(flag, bool):
                 raise InvalidParameterError(name, flag, "True or False")
@@ -80,41 +80,41 @@ class RunContext:
 
     @property
     def streams(self) -> RandomStreams:
-        """Where everything random comes from."""
+        """The random streams of the run, which depend only on the seed."""
         return RandomStreams(self.seed)
 
     @property
     def sign(self) -> float:
-        """Utility = sign · reward."""
+        """The sign with which rewards become utilities: −1 if they are minimised, otherwise 1."""
         return -1.0 if self.minimize else 1.0
 
     @property
     def encoded_pool(self) -> Pool:
-        """The pool whose features the kernel takes."""
+        """The pool with the features that the kernel is evaluated on."""
         return self.pool if self.prepared is None else self.prepared.pool
 
     @property
-    def keeps_promise(self) -> bool:
-        """Whether the width β comes from a theorem, or was named by the user.
+    def uses_practical_width(self) -> bool:
+        """Whether β is the practical width of a learned model, not one of a theorem or chosen by the user.
 
-        Its bounds are then widened as far as a batch has gone past its ratio. The practical width of a
-        learned model makes no such promise; widened by the size of a batch it would only explore
+        Other widths are widened when a batch exceeds its variance ratio, which keeps their bounds valid. The
+        practical width has no guarantee to keep; widening it in large batches would only add exploration
         (docs/measurements.md).
         """
-        return self.prepared is None or self.policy.width != "auto"
+        return self.prepared is not None and self.policy.width == "auto"
 
     def settings(self) -> dict[str, Any]:
-        """The settings of the run beside pool and policy, as plain data."""
+        """The settings other than pool and policy, as plain data."""
         plain = {name: getattr(self, name) for name in SETTINGS}
         return plain | {"storage": np.dtype(self.storage).name}
 
     # ------------------------------------------------------------------ more arms
 
     def can_encode(self, pool: Pool, policy: Policy) -> bool:
-        """Whether arms added behind the present ones can be encoded as these are, for the policy in use.
+        """Whether the arms that `pool` adds can be encoded like the present ones, for the policy in use.
 
-        Not where they differ in a column that was constant, have values between or beyond its few levels, or
-        cannot be read by the learned kernel. The features must then be prepared again.
+        They cannot if they vary in a column that was constant, have new values in a column with few levels,
+        or are not valid input for the learned kernel. The features must then be prepared again.
         """
         if self.prepared is None:
             return True
@@ -122,28 +122,30 @@ class RunContext:
         return self.prepared.suits(more) and takes(policy.covariance, more)
 
     def extended(self, pool: Pool) -> RunContext:
-        """On a pool with more arms behind the present ones, encoded as these are."""
+        """The context on a pool with additional arms, which are encoded like the present ones."""
         if self.prepared is None:
             return replace(self, pool=pool)
         encoded = pool
-        if self.prepared.pool is not self.pool:  # the features were rewritten
+        if self.prepared.pool is not self.pool:  # the features were re-encoded
             more = self.prepared.encode(pool.features[self.pool.n_arms :])
             ids = pool.ids[self.pool.n_arms :] if pool.has_ids else None
             encoded = self.prepared.pool.extended(more, ids)
         return replace(self, pool=pool, prepared=self.prepared.extended(encoded))
 
     def prepared_again(self, pool: Pool) -> RunContext:
-        """On a pool whose features are examined afresh."""
+        """The context on a pool whose features are prepared again from scratch."""
         return replace(self, pool=pool, prepared=_prepared(pool, self.policy, None))
 
 
 def _prepared(pool: Pool, policy: Policy, prepared: Prepared | None) -> Prepared:
-    """The pool as a learned model sees it, with the kernels that the policy can use.
+    """The pool as prepared for a learned model, with the kernel families that the policy can use.
 
-    Fourier features exist for few kernels. An error where no kernel is left.
+    For example, Fourier features exist only for some kernels. It is an error if no family is left.
     """
     if prepared is not None and prepared.pool.n_arms != pool.n_arms:
-        raise InvalidParameterError("prepared", prepared.pool, f"made of this pool of {pool.n_arms} arms")
+        raise InvalidParameterError(
+            "prepared", prepared.pool, f"prepared from this pool of {pool.n_arms} arms"
+        )
     prepared = prepared or prepare(pool)
     if type(policy).feature_map is Policy.feature_map:
         return prepared

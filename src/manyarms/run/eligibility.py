@@ -1,4 +1,4 @@
-"""Which arms may be chosen in a batch, and how often."""
+"""Which arms are eligible for a batch, and how often each may be chosen."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REPEATS = ("allow", "forbid", "fresh")
 
 
 def repeats_setting(given: object) -> str | int:
-    """ "allow", "forbid", "fresh", or how often an arm may be pulled at most."""
+    """The checked setting: "allow", "forbid", "fresh", or the largest number of pulls of one arm."""
     if isinstance(given, str):
         if given not in REPEATS:
             rule = "'allow', 'forbid', 'fresh', or the largest number of pulls of one arm"
@@ -28,21 +28,21 @@ def repeats_setting(given: object) -> str | int:
 
 @dataclass(frozen=True)
 class Eligibility:
-    """For one batch: how often it may hold each arm, and which arms come first.
+    """For one batch: how often each arm may be chosen, and which arms must be chosen first.
 
-    Those are the arms that have not been tried, when there are fewer of them than the batch needs.
+    `first` are the untried arms, if there are fewer of them than the batch needs; otherwise it is empty.
     """
 
-    times: Floats
+    times: Floats  # the number of times that each arm may be chosen
     first: Ints
-    used_up: bool  # whether arms may be excluded for what has become of them, not only as not eligible
+    used_up: bool  # whether arms may be excluded because of earlier pulls or failures
 
     def check(self, limit: int | None, exactly: bool) -> None:
         """Raise an error if no arm may be chosen, or fewer than a batch of exactly this size needs."""
         possible = np.maximum(self.times, 0.0).sum()
         if possible <= 0:
             raise NothingToAskError(
-                "no arm may be chosen: every arm is used up, has failed too often or is not eligible"
+                "no arm may be chosen: every arm has been used up, has failed too often or is not eligible"
                 if self.used_up
                 else "no arm is eligible"
             )
@@ -53,7 +53,7 @@ class Eligibility:
 
     @property
     def others(self) -> Floats:
-        """How often each arm may be chosen behind those that come first."""
+        """The number of times that each arm may be chosen after those that come first."""
         times = self.times.copy()
         times[self.first] = 0.0
         return times
@@ -69,7 +69,7 @@ def eligibility(
     eligible: Any,
     size: int,
 ) -> Eligibility:
-    """For a batch of at least this size; the settings are those of `Optimizer`."""
+    """The eligibility for a batch of at least `size` arms; the settings are those of `Optimizer`."""
     times = np.full(pool.n_arms, np.inf)
     if repeats not in ("allow", "fresh"):
         times[:] = 1.0 if repeats == "forbid" else float(repeats)
@@ -82,16 +82,16 @@ def eligibility(
                 times[arm] = 0.0
     if eligible is not None:
         times[~_mask(eligible, pool)] = 0.0
-    nobody = np.empty(0, dtype=np.int64)
+    no_arms = np.empty(0, dtype=np.int64)
     used_up = repeats != "allow" or bool(tickets.failures)
     if repeats != "fresh":
-        return Eligibility(times, nobody, used_up)
+        return Eligibility(times, no_arms, used_up)
     fresh = np.minimum(times, 1.0)
     fresh[history.arms] = 0.0
     fresh[list(tickets.pending.values())] = 0.0
     untried = np.flatnonzero(fresh > 0)
     enough = len(untried) >= size
-    return Eligibility(fresh, nobody, used_up) if enough else Eligibility(times, untried, used_up)
+    return Eligibility(fresh, no_arms, used_up) if enough else Eligibility(times, untried, used_up)
 
 
 def _mask(eligible: Any, pool: Pool) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

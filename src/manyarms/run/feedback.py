@@ -1,7 +1,7 @@
-"""What happens at a feedback: the sketch is renewed and the posterior conditioned on the new rewards.
+"""Feedback: the sketch is renewed and the posterior is conditioned on the new rewards.
 
-Where the model is learned and there is enough new to learn from, kernel, noise and mean are learned again
-and the posterior is built anew under them.
+If the model is learned and there are enough new results, kernel, noise and mean are learned again, and the
+posterior is rebuilt under the new model.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from manyarms.sketch.inducing import KDPP, Candidates, Draw, IncrementalLeverage
 from manyarms.support.validation import Floats, Ints
 
 _MAX_DOUBLINGS = 60
-_BULK = 256  # new arms at once
-_REBUILD_PAYS = 4  # a rebuild on m arms is made at most every m/4 renewals
+_BULK = 256  # number of new arms from which on they are processed together
+_REBUILD_PAYS = 4  # the sketch is rebuilt on m arms at most every m/4 renewals
 
 
 def with_feedback(context: RunContext, state: RunState) -> RunState:
-    """The state whose belief has been conditioned on every result told (BBKB l. 11–18).
+    """The state whose belief is conditioned on every recorded result (BBKB l. 11–18).
 
-    Results are used in the order of their tickets, so the order in which they were told does not matter.
+    Results are used in the order of their tickets, so the order in which they were recorded does not matter.
     """
     if not state.waiting:
         return state
@@ -56,7 +56,7 @@ def conditioned(belief: Belief, arms: Ints, values: Floats, rng: np.random.Gener
     leverage = state.leverage[arms]
     pulled = grouped(arms, values)
     draw, candidates = _draw(belief, *pulled[:2], rng)
-    fresh = _not_offered(belief, draw.arms)
+    fresh = _outside_sketch(belief, draw.arms)
     compact = _should_compact(belief, len(draw.arms), len(fresh), len(pulled[0]))
     after = Memory(
         norm_bound=_doubled_norm_bound(belief, arms, values),
@@ -73,32 +73,33 @@ def conditioned(belief: Belief, arms: Ints, values: Floats, rng: np.random.Gener
 
 
 def relearned(context: RunContext, belief: Belief, history: History) -> Belief:
-    """The belief under a model learned from everything told."""
+    """The belief under a model learned from all results."""
     assert context.prepared is not None
     rng = context.streams.at("learning", history.pulls)
     model = learn(context.prepared, history, rng, previous=belief.model)
     fresh = Belief.initial(context, model)
     fresh = replace(fresh, memory=replace(fresh.memory, norm_bound=belief.memory.norm_bound))
-    return _started_from(fresh, model.targets(history), belief.state.inducing, rng)
+    return _conditioned_from_scratch(fresh, model.targets(history), belief.state.inducing, rng)
 
 
-def _started_from(belief: Belief, seen: Targets, basis: Ints, rng: np.random.Generator) -> Belief:
-    """Condition on a whole history at once, as after the kernel has changed.
+def _conditioned_from_scratch(belief: Belief, seen: Targets, basis: Ints, rng: np.random.Generator) -> Belief:
+    """Condition on a whole history at once, as is needed after the kernel has changed.
 
-    Leverage scores under the new kernel come from a posterior on the pulled arms alone, which stands
-    on all of them, or on those in `basis` when they are many. The pool is passed over once.
+    The leverage scores under the new kernel are computed from a posterior on the pulled arms alone. Its
+    inducing arms are all pulled arms or, if there are many, those in `basis`. There is one pass over the
+    pool.
     """
     process, leverage = belief.process, np.zeros(len(seen.arms))
     if process.feature_map is None:
-        few = SparseGP(Pool(process.pool.take(seen.arms)), belief.policy.covariance, process.ridge)
+        on_pulled = SparseGP(Pool(process.pool.take(seen.arms)), belief.policy.covariance, process.ridge)
         everything = np.arange(len(seen.arms))
         places = np.flatnonzero(np.isin(seen.arms, basis)) if len(seen.arms) > _BULK else everything
-        leverage = few.rebuilt(few.empty(), places, everything, seen.counts, seen.sums).leverage
-    nowhere = np.full(len(seen.arms), -1.0)
-    draw = _toss(belief, seen.arms, seen.counts, nowhere, leverage, rng)
+        leverage = on_pulled.rebuilt(on_pulled.empty(), places, everything, seen.counts, seen.sums).leverage
+    not_drawn = np.full(len(seen.arms), -1.0)
+    draw = _inducing_draw(belief, seen.arms, seen.counts, not_drawn, leverage, rng)
     state = process.rebuilt(belief.state, draw.arms, seen.arms, seen.counts, seen.sums)
-    # The sums over past steps under the new kernel: Σ log(1 + σ²) is the determinant's logarithm when
-    # the posterior is exact, and log(1 + 3σ²) ≤ 3 log(1 + σ²).
+    # The sums over past steps under the new kernel: Σ log(1 + σ²) is the log-determinant if the posterior
+    # is exact, and log(1 + 3σ²) ≤ 3 log(1 + σ²).
     memory = Memory(
         norm_bound=belief.memory.norm_bound,
         triple_log_sum=3 * state.log_det,
@@ -116,11 +117,11 @@ def _started_from(belief: Belief, seen: Targets, basis: Ints, rng: np.random.Gen
 def with_oversampling(
     context: RunContext, state: RunState, oversampling: float
 ) -> tuple[RunContext, RunState]:
-    """Go on with another q̄ and draw the sketch again on all arms so far (BKB, "Tuning q̄")."""
+    """Continue with another q̄: draw the inducing arms again from all arms pulled (BKB, "Tuning q̄")."""
     policy = state.belief.policy
     if not isinstance(policy.inducing_rule(), LeverageScores | IncrementalLeverage):
         raise InvalidParameterError(
-            "policy", type(policy).__name__, "one whose sketch is drawn by leverage scores"
+            "policy", type(policy).__name__, "a policy whose sketch is drawn by leverage scores"
         )
     assert isinstance(policy, Sparse)
     assert isinstance(context.policy, Sparse)
@@ -136,8 +137,8 @@ def _redrawn(belief: Belief, rng: np.random.Generator) -> Belief:
     state = belief.state
     if not len(state.arms):
         return belief
-    nowhere = np.full(len(state.arms), -1.0)
-    draw = _toss(belief, state.arms, state.counts, nowhere, state.leverage[state.arms], rng)
+    not_drawn = np.full(len(state.arms), -1.0)
+    draw = _inducing_draw(belief, state.arms, state.counts, not_drawn, state.leverage[state.arms], rng)
     memory = replace(
         belief.memory,
         drawn=tuple(draw.arms.tolist()),
@@ -152,22 +153,24 @@ def _redrawn(belief: Belief, rng: np.random.Generator) -> Belief:
 
 
 def _draw(belief: Belief, new: Ints, pulls: Floats, rng: np.random.Generator) -> tuple[Draw, int]:
-    """An inducing set from all arms pulled, the new ones included, and how many there were."""
+    """Draw inducing arms from all arms pulled, including the new ones; also the number of arms pulled."""
     state, memory = belief.state, belief.memory
     arms, counts = state.counted(new, pulls)
     inclusion = np.zeros(len(arms))
-    if isinstance(belief.policy.inducing_rule(), IncrementalLeverage | KDPP):  # the others do not look back
+    if isinstance(
+        belief.policy.inducing_rule(), IncrementalLeverage | KDPP
+    ):  # other rules do not use the previous draw
         drawn = dict(zip(memory.drawn, memory.probabilities, strict=True))
         fresh = set(new.tolist())
         inclusion = np.array([drawn.get(arm) or (-1.0 if arm in fresh else 0.0) for arm in arms.tolist()])
     leverage = state.leverage[arms]  # from before the update
-    return _toss(belief, arms, counts, inclusion, leverage, rng), len(arms)
+    return _inducing_draw(belief, arms, counts, inclusion, leverage, rng), len(arms)
 
 
-def _not_offered(belief: Belief, drawn: Ints) -> Ints:
-    """The arms of a draw that may still add to the sketch.
+def _outside_sketch(belief: Belief, drawn: Ints) -> Ints:
+    """The arms of a draw that may still extend the span of the sketch.
 
-    An arm of the last draw that is not in the sketch lies in its span, and the span has only grown since.
+    An arm of the last draw that is not in the sketch was already in its span, which has only grown since.
     """
     fresh = drawn[~np.isin(drawn, belief.state.inducing)]
     if len(fresh) > 1:
@@ -175,7 +178,7 @@ def _not_offered(belief: Belief, drawn: Ints) -> Ints:
     return fresh
 
 
-def _toss(
+def _inducing_draw(
     belief: Belief,
     arms: Ints,
     counts: Floats,
@@ -194,17 +197,17 @@ def _toss(
         return draw
     if not belief.state.sketch_size:
         return Draw(arms[:1], np.ones(1))  # S₁ = {x₁}
-    # An empty draw keeps the old dictionary.
+    # After an empty draw, the previous dictionary is kept.
     return Draw(np.array(memory.drawn, dtype=np.int64), np.array(memory.probabilities))
 
 
 def _should_compact(belief: Belief, drawn: int, fresh: int, pulled: int) -> bool:
-    """Whether the sketch has outgrown a fresh draw, and is due for being built from nothing.
+    """Whether the sketch is too large relative to a fresh draw, and should be rebuilt from scratch.
 
-    Rebuilding on m arms costs O(A·m²), an append O(A·m): after a share of m renewals it has paid off.
+    Rebuilding on m arms costs O(A·m²), an append O(A·m), so it pays off after a fraction of m renewals.
     A sketch that stays larger for a while only costs time, never accuracy (theory §2.3). A compaction
-    factor of 1 asks for fresh draws only, whatever they cost. When very many results arrive at once
-    (a table of old measurements), building from nothing is the cheaper way anyway.
+    factor of 1 asks for a fresh draw every time, whatever it costs. If very many results arrive at once
+    (for example a table of earlier measurements), rebuilding from scratch is cheaper anyway.
     """
     size, limit = belief.state.sketch_size, belief.policy.sketch_limit
     if fresh + pulled > max(_BULK, size):
@@ -214,22 +217,22 @@ def _should_compact(belief: Belief, drawn: int, fresh: int, pulled: int) -> bool
 
 
 def _doubled_norm_bound(belief: Belief, arms: Ints, values: Floats) -> float:
-    """F after guess-and-double: doubled as long as a reward contradicts the interval.
+    """F after guess-and-double: F is doubled as long as a reward is outside its confidence interval.
 
-    Where a larger F would not widen the interval (a width given as a number, an arm without
-    variance) it explains nothing, and F stays as it is.
+    If a larger F would not widen the interval (because the width is a number, or the arm has no variance), it
+    cannot explain the reward, and F does not change.
     """
     bound = belief.memory.norm_bound
     if belief.policy.norm_bound != "double":
         return bound
     state: PosteriorState = belief.state
     stds = np.sqrt(state.leverage[arms])
-    open_to_doubt = stds > 1e-6 * np.sqrt(state.prior_max / state.ridge)
-    errors = np.abs(values - state.mean[arms])[open_to_doubt]
+    uncertain = stds > 1e-6 * np.sqrt(state.prior_max / state.ridge)
+    errors = np.abs(values - state.mean[arms])[uncertain]
     for _ in range(_MAX_DOUBLINGS):
         given = belief.policy.assumptions(bound)
         width = belief.width(bound)
-        limits = [surprise(state.pulls + 1, width, float(std), given) for std in stds[open_to_doubt]]
+        limits = [surprise(state.pulls + 1, width, float(std), given) for std in stds[uncertain]]
         if (errors <= limits).all():
             return bound
         if belief.width(2 * bound) <= width:

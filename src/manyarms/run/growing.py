@@ -1,4 +1,4 @@
-"""The pool grows during a run: new arms behind the present ones."""
+"""Adding arms to the pool during a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from manyarms.run.state import RunState
 
 
 def with_more_arms(context: RunContext, state: RunState, pool: Pool) -> tuple[RunContext, RunState]:
-    """Context and state on a pool that begins with the present arms."""
+    """Context and state on a larger pool that begins with the present arms."""
     if not context.can_encode(pool, state.belief.policy):
         return _prepared_again(context, state, pool)
     before, context = context.pool.n_arms, context.extended(pool)
@@ -27,7 +27,7 @@ def _extended(context: RunContext, belief: Belief, before: int) -> Belief:
     state = process.extended(belief.state, before)
     if belief.prior is None:
         return replace(belief, process=process, state=state)
-    if process.feature_map is not None:  # prior and posterior share one family of features
+    if process.feature_map is not None:  # prior and posterior use parts of one feature map
         sampler = belief.prior.sampler.extended(process.pool)
     else:
         drawn = belief.policy.prior(process.pool, context.streams.at("prior"), context.storage)
@@ -37,7 +37,7 @@ def _extended(context: RunContext, belief: Belief, before: int) -> Belief:
 
 
 def _prepared_again(context: RunContext, state: RunState, pool: Pool) -> tuple[RunContext, RunState]:
-    """The features of all arms are prepared afresh; of what was learned only the results are kept."""
+    """Prepare the features of all arms again; only the results are kept, and the model is learned again."""
     context, history = context.prepared_again(pool), state.history.on(pool.n_arms)
     assert context.prepared is not None
     if len(history):

@@ -1,4 +1,4 @@
-"""The whole loop in one call: ask, evaluate, tell, until the budget is spent."""
+"""The whole loop in one call: ask, evaluate and tell until the budget is spent."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from manyarms.run.optimizer import Best, Optimizer
 from manyarms.support.interrupts import deferred_interrupts
 from manyarms.support.validation import Floats, Ints, count
 
-_LARGEST_REWARD = 1e150  # its square, and the sum of many, can still be computed
-_HOPELESS = 20  # a wholly failed batch ends the run only after this many failures in a row
+_LARGEST_REWARD = 1e150  # its square, and the sum of many squares, does not overflow
+_MAX_FAILURES_IN_A_ROW = 20  # a batch of failures ends the run only after this many in a row
 
 
 @dataclass(frozen=True)
 class Arm:
-    """One candidate as the objective function sees it."""
+    """A candidate as passed to the objective function: its index, its id and its feature row."""
 
     index: int
     id: Any
@@ -38,10 +38,11 @@ class Arm:
 
 @dataclass(frozen=True)
 class Result:
-    """What a run measured: arms and rewards in the order of their tickets, failures as NaN.
+    """The outcome of a run: arms and rewards in the order of their tickets, with NaN for failures.
 
-    `interrupted` says that Ctrl-C ended it; `maximize(…, resume=result)` goes on where it stopped,
-    measuring the tickets still out first. `failures` holds the exception text of each failed ticket.
+    `optimizer` is the run itself. `failures` maps each failed ticket to the text of its exception.
+    `interrupted` is True if the run stopped early, for example by Ctrl-C; `maximize(f, pool, budget,
+    resume=result)` then continues it and evaluates the pending tickets first.
     """
 
     arms: Ints
@@ -52,7 +53,7 @@ class Result:
 
     @property
     def best(self) -> Best:
-        """The arm with the highest model mean among those measured."""
+        """The pulled arm with the best posterior mean."""
         return self.optimizer.best()
 
 
@@ -71,14 +72,23 @@ def maximize(
     resume: Result | None = None,
     **settings: Any,
 ) -> Result:
-    """Spend `budget` evaluations of f(arm) on the pool, looking for the largest value.
+    """Search the pool for the arm with the largest f(arm), with `budget` noisy evaluations.
 
-    Batches go through `executor` (any `concurrent.futures.Executor`; None evaluates one after the other).
-    An exception in f, or a value that is not a finite number, is a failed pull and the run goes on,
-    unless a whole batch and the last 20 pulls all failed (`AllFailedError`, with the result so far).
-    When a worker, the executor or the progress function breaks, `RunStoppedError` holds the result so far.
-    Ctrl-C returns the result so far; either can be resumed. `progress` is True for a line on standard
-    error, or a function of (done, budget, optimizer). Other settings go to `Optimizer`.
+    f: the objective. It is called with an `Arm` and returns the reward. An exception, or a value that is
+        not a finite number, counts as a failed pull, and the run continues; if a whole batch and the last
+        20 pulls all failed, `AllFailedError` is raised with the result so far.
+    pool: the candidates.
+    budget: the number of evaluations, including failed ones.
+    policy: the algorithm; None is the default policy.
+    seed: the random seed.
+    executor: any `concurrent.futures.Executor`, which evaluates the arms of a batch; None evaluates them one
+        after the other in this process.
+    progress: True prints a line to standard error; a function is called with (done, budget, optimizer).
+    resume: the result of a call that stopped early; it continues on the same pool up to `budget`.
+    settings: further settings of `Optimizer`. With `resume`, policy and settings must be left out.
+
+    Ctrl-C returns the result so far, and `RunStoppedError` contains it if a worker, the executor or the
+    progress function fails. Both can be resumed.
     """
     minimized = settings.pop("minimize", False)
     run, failures = _begun(pool, budget, policy, seed, resume, minimize=minimized, **settings)
@@ -97,9 +107,9 @@ def minimize(
     resume: Result | None = None,
     **settings: Any,
 ) -> Result:
-    """Spend `budget` evaluations of f(arm) on the pool, looking for the smallest value.
+    """Search the pool for the arm with the smallest f(arm), with `budget` noisy evaluations.
 
-    Everything else is as in `maximize`. Rewards, predictions and intervals have the sign of f.
+    The arguments are those of `maximize`. Rewards, predictions and intervals have the sign of f.
     """
     run, failures = _begun(pool, budget, policy, seed, resume, minimize=True, **settings)
     return _run(run, f, executor, progress, failures)
@@ -115,7 +125,8 @@ def _begun(
         return Optimizer(pool, policy, seed, budget=budget, minimize=minimize, **settings), {}
     run = resume.optimizer
     if policy is not None or settings or pool is not run.pool or minimize != run.context.minimize:
-        raise InvalidParameterError("resume", "…", "given with the same pool and goal and no other settings")
+        rule = "given with the same pool and goal and no other settings"
+        raise InvalidParameterError("resume", "another pool, goal or settings", rule)
     run.budget = budget
     return run, dict(resume.failures)
 
@@ -137,11 +148,9 @@ def _run(
     except KeyboardInterrupt:
         return _result(run, failures, interrupted=True)
     except NothingToAskError:
+        if failures and not len(run.history):
+            raise _all_failed("every trial failed", run, failures) from None
         if not len(run.history):
-            if failures:
-                raise AllFailedError(
-                    f"every trial failed: {_last(failures)}", _result(run, failures)
-                ) from None
             raise
     except ManyarmsError:
         raise
@@ -151,8 +160,9 @@ def _run(
     return _result(run, failures)
 
 
-def _last(failures: dict[int, str]) -> str:
-    return next(reversed(failures.values()))
+def _all_failed(text: str, run: Optimizer, failures: dict[int, str]) -> AllFailedError:
+    """The error for trials that all failed; its message ends with the text of the last failure."""
+    return AllFailedError(f"{text}: {next(reversed(failures.values()))}", _result(run, failures))
 
 
 def _loop(
@@ -172,15 +182,14 @@ def _loop(
         in_a_row = in_a_row + len(outcomes) if all(outcomes) else 0
         if report is not None:
             report(run.spent, budget, run)
-        if in_a_row >= _HOPELESS:
-            text = f"the last {in_a_row} evaluations all failed: {_last(failures)}"
-            raise AllFailedError(text, _result(run, failures))
+        if in_a_row >= _MAX_FAILURES_IN_A_ROW:
+            raise _all_failed(f"the last {in_a_row} evaluations all failed", run, failures)
 
 
 def _evaluate(
     run: Optimizer, f: Callable[[Arm], float], executor: Executor | None, failures: dict[int, str]
 ) -> list[bool]:
-    """Measure every ticket that is out and tell its result; whether each failed."""
+    """Evaluate every pending ticket and record its result; return whether each one failed."""
     tickets = sorted(run.pending.items())
     arms = [Arm(arm, run.pool.id_of(arm), run.pool.features[arm]) for _, arm in tickets]
     futures: list[Future[float]] = []
@@ -203,11 +212,11 @@ def _evaluate(
 
 
 def _attempt(f: Callable[[Arm], float], arm: Arm, future: Future[float] | None) -> tuple[float, str | None]:
-    """The measured value, or why there is none."""
+    """The value of f, or NaN and the reason why there is none."""
     try:
         value = float(f(arm) if future is None else future.result())
     except (BrokenExecutor, CancelledError):
-        raise  # the trial did not fail: whoever was to make it is gone
+        raise  # the trial did not fail: the executor was lost before it was evaluated
     except Exception as problem:
         return np.nan, f"{type(problem).__name__}: {problem}"
     usable = abs(value) < _LARGEST_REWARD  # also false for NaN

@@ -1,8 +1,8 @@
-"""Ask and tell: a run, whoever evaluates and whenever the results come in.
+"""The ask-and-tell interface: a run in which the caller evaluates the arms, in any order and at any time.
 
-The papers' order is kept: a batch is chosen on the posterior of the last feedback; results that have come in
-are used at the next `ask`, sorted by ticket, together with a renewal of the sketch. So a run does not depend
-on the order in which results are told, nor on calls of `predict` or `best` in between.
+The order of the papers is kept: a batch is chosen on the posterior of the last feedback, and results are used
+at the next `ask`, sorted by ticket, together with a renewal of the sketch. A run therefore does not depend on
+the order in which results are recorded, nor on calls of `predict` or `best` in between.
 """
 
 from __future__ import annotations
@@ -41,7 +41,11 @@ from manyarms.support.validation import Floats, Ints, count, probability
 
 @dataclass(frozen=True)
 class Best:
-    """The pulled arm with the best model mean, and the model's interval for its value."""
+    """The pulled arm with the best posterior mean, in the user's reward units.
+
+    `mean` and `std` are the posterior mean and standard deviation, `lower` and `upper` the confidence
+    interval mean ± β σ̃, `pulls` the number of pulls of the arm and `average` the average of its rewards.
+    """
 
     arm: int
     id: Any
@@ -54,15 +58,20 @@ class Best:
 
 
 class Optimizer:
-    """One run of a policy on a pool; without a policy, of `default_policy`.
+    """One run of a policy on a pool.
 
-    seed: random seed. budget: the number of pulls that may be handed out; where the model is learned, the
-    initial design is at most a fifth of it, and the batch that spends it is chosen as a final batch.
+    pool: the candidates.
+    policy: the algorithm; None is `manyarms.policies.default_policy()`.
+    seed: the random seed.
+    budget: the number of pulls that may be handed out; None for no limit. If the model is learned, the
+        initial design uses at most a fifth of the budget, and the batch that spends it is a final batch.
     repeats: "allow", "forbid", the largest number of pulls of one arm, or "fresh", which offers an arm again
-    only when all have been tried; by default "fresh" where the model is learned, else "allow".
-    max_failures: after this many failed pulls an arm is not offered again (None: no limit). minimize: look
-    for the smallest reward instead of the largest. storage: "float32" halves the memory. prepared: the result
-    of `manyarms.learning.prepare` for this pool, if it is already known.
+        only after all have been tried. The default is "fresh" if the model is learned, otherwise "allow".
+    max_failures: the number of failed pulls after which an arm is not offered again; None for no limit.
+    storage: the type of the stored columns; "float32" halves the memory.
+    lazy: if False, every upper bound is computed for every pick. This is slow and serves as a reference.
+    minimize: search for the smallest reward instead of the largest.
+    prepared: the result of `manyarms.learning.prepare` for this pool, if it has been computed already.
 
     The run is one frozen `RunState` with its `RunContext`. A call computes the next state and then replaces
     the present one, so a call that fails changes nothing.
@@ -90,14 +99,14 @@ class Optimizer:
 
     @classmethod
     def of(cls, context: RunContext, state: RunState) -> Optimizer:
-        """A run at a given state."""
+        """A run with this context and state."""
         run = cls.__new__(cls)
         run._move(context, state)
         return run
 
     def _move(self, context: RunContext, state: RunState) -> None:
         self._context, self._state = context, state
-        self._ahead: RunState | None = None  # with_feedback(state), once somebody has looked
+        self._ahead: RunState | None = None  # with_feedback(state), once it has been computed
 
     def __repr__(self) -> str:
         state, context = self._state, self._context
@@ -114,12 +123,13 @@ class Optimizer:
     def ask(
         self, n: int | None = None, *, at_most: int | None = None, eligible: ArrayLike | None = None
     ) -> Batch:
-        """The next arms to evaluate.
+        """The next arms to evaluate, each with a ticket.
 
-        Without a size the policy's stopping rule ends the batch; `at_most` caps it; `n` asks for exactly n
-        arms, going on past the rule: with a width that grows with the ratio or, where the model is learned
-        and no width was named, with some exploration arms. `eligible` limits this one batch: a mask over all
-        arms, or the arms' indices or ids.
+        n: ask for exactly n arms, whatever the policy's stopping rule decides. Beyond the rule, the width
+            grows with the variance ratio or, if the model is learned and no width was given, the batch
+            includes exploration arms. Without n, the stopping rule ends the batch.
+        at_most: the largest size of a batch that the stopping rule ends.
+        eligible: the arms that this batch may contain, as a boolean mask over all arms, indices or ids.
         """
         wanted = asking.request(self._context, self._state, n, at_most, eligible)
         with threads_for(self.pool.n_arms):
@@ -135,39 +145,42 @@ class Optimizer:
         arms: ArrayLike | None = None,
         failed: bool | Sequence[bool] = False,
     ) -> None:
-        """Results of a batch, of some tickets, or of arms (indices or ids) nobody asked for; in any order.
+        """Record results, in any order. If any argument is invalid, nothing is recorded.
 
-        `failed`, one flag or one per result, marks trials that gave no reward; their rewards are not read.
-        When anything is wrong with the call, none of it is recorded.
+        tickets: the batch or tickets that the results belong to.
+        rewards: one reward for each ticket or arm.
+        arms: indices or ids of arms, instead of tickets, for results that were not asked for.
+        failed: one flag for all results or one for each, marking trials without a reward; their rewards are
+            ignored.
         """
         state = telling.told(self._context, self._state, tickets, rewards, arms, failed)
         self._move(self._context, state)
 
     def forget(self, tickets: Batch | ArrayLike) -> None:
-        """Give up tickets whose result will not come, as if they had never been handed out."""
+        """Give up a batch or some tickets without a result, as if they had never been handed out."""
         still_due = self._state.tickets.given_up(as_tickets(tickets))
         ahead = self._ahead
         self._move(self._context, replace(self._state, tickets=still_due))
         self._ahead = None if ahead is None else replace(ahead, tickets=still_due)
 
     def extend_horizon(self, oversampling: float) -> None:
-        """Go on past the planned horizon: raise q̄, draw the sketch again, keep every result."""
+        """Continue beyond the planned horizon with q̄ = `oversampling` and a new draw of inducing arms."""
         self._move(*with_oversampling(self._context, self._looked_ahead(), oversampling))
 
     def add_arms(self, features: Any, ids: Sequence[Hashable] | None = None) -> Ints:
-        """Add candidates to the pool; returns their indices."""
+        """Add candidates with these feature rows and ids to the pool, and return their indices."""
         before, pool = self.pool.n_arms, self.pool.extended(features, ids)
         self._move(*with_more_arms(self._context, self._state, pool))
         return np.arange(before, pool.n_arms)
 
     def _looked_ahead(self) -> RunState:
-        """The state with every result used. Looking does not move the run."""
+        """The state with every recorded result used; the run itself is not changed."""
         if self._ahead is None:
             with threads_for(self.pool.n_arms):
                 self._ahead = with_feedback(self._context, self._state)
         return self._ahead
 
-    # ------------------------------------------------------------------ looking
+    # ------------------------------------------------------------------ reading
 
     @property
     def context(self) -> RunContext:
@@ -191,7 +204,7 @@ class Optimizer:
 
     @property
     def budget(self) -> int | None:
-        """How many pulls may be handed out; it may be changed during a run."""
+        """The number of pulls that may be handed out; it may be changed during a run."""
         return self._context.budget
 
     @budget.setter
@@ -200,22 +213,22 @@ class Optimizer:
 
     @property
     def repeats(self) -> str | int:
-        """How often an arm may be pulled."""
+        """Whether, or how often, an arm may be pulled again."""
         return self._context.repeats
 
     @property
     def max_failures(self) -> int | None:
-        """After how many failed pulls an arm is not offered again."""
+        """The number of failed pulls after which an arm is not offered again."""
         return self._context.max_failures
 
     @property
     def policy(self) -> Policy:
-        """The algorithm and its settings in use; a learned kernel is filled in."""
+        """The policy in use, with a learned kernel, noise and width filled in."""
         return self._state.belief.policy
 
     @property
     def prior(self) -> CorrectedPrior | None:
-        """What Thompson draws start from, where the posterior's features do not describe all of it."""
+        """The prior of Thompson draws; None if the posterior's feature map is enough or nothing is drawn."""
         return self._state.belief.prior
 
     @property
@@ -225,7 +238,7 @@ class Optimizer:
 
     @property
     def model(self) -> LearnedModel | None:
-        """The model learned from every result told so far, and what it assumed; None with a given kernel.
+        """The model learned from all results so far and its assumptions; None if the kernel was given.
 
         With `minimize=True` it describes the rewards with their sign changed.
         """
@@ -233,7 +246,7 @@ class Optimizer:
 
     @property
     def history(self) -> History:
-        """Pull counts and reward sums of every result told so far."""
+        """Pull counts and reward sums of all results so far."""
         history = self._state.history
         if self._context.minimize:
             return history.with_rewards(-history.sums, history.squares)
@@ -241,17 +254,17 @@ class Optimizer:
 
     @property
     def pending(self) -> dict[int, int]:
-        """Tickets whose result is still due, and their arms."""
+        """The arm of each ticket whose result is pending."""
         return dict(self._state.tickets.pending)
 
     @property
     def spent(self) -> int:
-        """Pulls handed out and not given up: what counts against the budget."""
+        """The number of pulls handed out and not given up, which counts against the budget."""
         return self._state.tickets.spent
 
     @property
     def norm_bound(self) -> float:
-        """F in use: the policy's, or what guess-and-double has reached."""
+        """F in use: the policy's, or the present value of guess-and-double."""
         return self._state.belief.memory.norm_bound
 
     @property
@@ -261,13 +274,13 @@ class Optimizer:
 
     @property
     def n_batches(self) -> int:
-        """How many batches have been handed out."""
+        """The number of batches handed out."""
         return self._state.n_batches
 
     def predict(self, arms: ArrayLike | None = None) -> tuple[Floats, Floats]:
-        """Posterior mean and standard deviation, in reward units, of some arms (indices or ids) or of all.
+        """Posterior mean and standard deviation, in reward units, of these arms (indices or ids) or of all.
 
-        Where rewards were transformed for a learned model, the median and half the distance between the
+        If a learned model transforms the rewards, these are the median and half the distance between the
         values one standard deviation above and below it.
         """
         belief = self._looked_ahead().belief
@@ -277,7 +290,13 @@ class Optimizer:
         )
 
     def interval(self, arms: ArrayLike, share: float = 0.9) -> tuple[Floats, Floats]:
-        """Where a new reward of each of these arms lies with this probability, its noise included."""
+        """Prediction intervals for a new reward of each of these arms, including its noise.
+
+        arms: indices or ids of arms.
+        share: the probability that the reward is inside the interval.
+
+        Returns the lower and the upper ends of the intervals, in reward units.
+        """
         belief = self._looked_ahead().belief
         chosen, noise = self.pool.arms_of(arms), belief.policy.noise_std
         assert noise is not None
@@ -286,15 +305,15 @@ class Optimizer:
         return self._scale(belief.model).interval(middle - reach, middle + reach)
 
     def draw(self, n: int = 1) -> FunctionDraws:
-        """n functions from the posterior with every result told so far, as Thompson sampling draws them.
+        """Draw n functions from the posterior given all results so far, as Thompson sampling does.
 
-        Their spread is α_t times the posterior's, α_t being the policy's width in standard deviations.
-        They are values on the pool and can be called at any points, on the model's scale and (where it
-        was encoded) in the model's features. Looking does not move the run.
+        Their standard deviation is α_t times the posterior's, where α_t is the policy's width in standard
+        deviations. The functions have values on the pool and can be called at any points. They are on the
+        model's scale, and points are feature rows as encoded for the model. The run itself is not changed.
         """
         state = self._looked_ahead()
         belief, prior, streams = state.belief, state.belief.prior, self._context.streams
-        if prior is None and belief.state.keeps_residual:  # a policy that never draws
+        if prior is None and belief.state.keeps_residual:  # a policy that draws no functions
             process = belief.process
             sampler = prior_over(
                 process.pool, process.kernel, 1000, streams.at("prior"), "auto", process.storage
@@ -304,12 +323,12 @@ class Optimizer:
         return draw_functions(belief.posterior, prior, scale, n, streams.at("thompson", state.n_batches))
 
     def best(self) -> Best:
-        """The arm with the best model mean among those pulled, with its interval mean ± β σ̃."""
+        """The pulled arm with the best posterior mean, with its confidence interval mean ± β σ̃."""
         history = self.history
         if not len(history):
             failures = sum(self._state.tickets.failures.values())
             raise NoResultsError(
-                f"no result: all {failures} trials told failed" if failures else "no result has been told yet"
+                f"no result: all {failures} trials failed" if failures else "no result has been recorded yet"
             )
         belief = self._looked_ahead().belief
         state, scale, arms = belief.state, self._scale(belief.model), history.arms
@@ -333,21 +352,22 @@ class Optimizer:
     def _scale(self, model: LearnedModel | None) -> RewardScale:
         return RewardScale(model, self._context.sign)
 
-    # ------------------------------------------------------------------ keeping
+    # ------------------------------------------------------------------ saving
 
     def save(self, path: str | Path) -> None:
-        """Write the whole run to one file (an npz archive with a JSON manifest; no pickle)."""
+        """Write the whole run to one file at `path` (an npz archive with a JSON manifest, without pickle)."""
         checkpoint.save(self._context, self._state, Path(path))
 
     def compact(self) -> CompactState:
-        """The run without anything of the pool's size, as a campaign keeps it."""
+        """The run in compact form, without arrays of the size of the pool, as campaigns store it."""
         return CompactState.of(self._context, self._state)
 
     @classmethod
     def load(cls, path: str | Path, pool: Pool | None = None, policy: Policy | None = None) -> Optimizer:
-        """Read a saved run; it goes on bit for bit as if it had never stopped.
+        """Read a saved run, which continues bit for bit as if it had not been interrupted.
 
-        The pool is in the file unless its arms are Python objects; given one, it must be the same.
-        `policy` is needed only when its kernel is not one of this package's.
+        path: the file that `save` wrote.
+        pool: needed only if the arms are Python objects, which are not in the file; it must be the same pool.
+        policy: needed only if the policy or its kernel is not one of this package.
         """
         return cls.of(*checkpoint.load(Path(path), pool, policy))

@@ -1,4 +1,4 @@
-"""Results as they are told: rewards checked, failures marked, and put in order for the next feedback."""
+"""New results: rewards are checked, failures are marked, and results are ordered for the next feedback."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class ToldResult:
-    """A reward that waits for the next feedback; `order` sorts results by ticket, unasked ones last."""
+    """A reward to be used at the next feedback; `order` sorts results by ticket, unasked ones last."""
 
     order: tuple[int, int]
     arm: int
     utility: float  # the reward, or its negative where rewards are minimised
 
     def to_plain(self) -> list[Any]:
-        """Four numbers."""
+        """The result as a list of four numbers."""
         return [*self.order, self.arm, self.utility]
 
     @classmethod
     def from_plain(cls, plain: Sequence[Any]) -> ToldResult:
-        """What `to_plain` wrote."""
+        """The result that `to_plain` wrote."""
         kind, number, arm, utility = plain
         return cls((kind, number), arm, utility)
 
 
 def failure_flags(failed: bool | Sequence[bool], expected: int) -> Flags:
-    """Which of the results are failures: one flag for all, or one each."""
-    if failed is False:  # the usual step
+    """Whether each of the expected results is a failure, from one flag for all or one for each."""
+    if failed is False:  # the common case
         return np.zeros(expected, dtype=bool)
     flags = as_array("failed", failed)
     if flags.dtype != np.dtype(bool) or flags.shape not in ((), (expected,)):
-        raise InvalidParameterError("failed", failed, f"True, False or {expected} of them")
+        raise InvalidParameterError("failed", failed, f"True, False, or a list of {expected} of them")
     return np.broadcast_to(flags, (expected,))
 
 
 def reward_values(rewards: ArrayLike | None, flags: Flags) -> Floats:
-    """Rewards as floats, NaN for failed trials, whose own are not read."""
+    """Rewards as floats, with NaN for failed trials; the given rewards of these are ignored."""
     if rewards is None:
         if not flags.all():
             raise InvalidRewardError(
-                f"{int((~flags).sum())} results without a reward that are not marked as failed"
+                f"{int((~flags).sum())} results have no reward and are not marked as failed"
             )
         return np.full(len(flags), np.nan)
     if not flags.any():

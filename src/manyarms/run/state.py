@@ -1,9 +1,9 @@
 """The state of a run as one frozen value. Every step of a run is a function from one state to the next.
 
-    told(context, state, …)            results come in                     (telling.py)
-    with_feedback(context, state)      the belief is brought up to date     (feedback.py)
-    asked(context, state, request)     a batch is chosen                    (asking.py)
-    with_more_arms(context, state, …)  the pool grows                       (growing.py)
+    told(context, state, tickets, rewards)  record results                               (telling.py)
+    with_feedback(context, state)           update the belief with all recorded results  (feedback.py)
+    asked(context, state, request)          choose a batch                               (asking.py)
+    with_more_arms(context, state, pool)    add arms to the pool                         (growing.py)
 
 A step that fails leaves the state as it was, because nothing modifies a state.
 """
@@ -25,13 +25,14 @@ from manyarms.run.trace import Trace
 
 @dataclass(frozen=True)
 class RunState:
-    """Everything that changes in a run.
+    """Everything that changes during a run.
 
-    `history` holds every reward told, as utilities (larger is better); `waiting` those that the belief has
-    not been conditioned on yet. `design` is the initial design once there is one. `n_batches` and
-    `n_feedbacks` address the random streams of the next ask and the next feedback. `encoded_arms` and
-    `modelled_arms` say how many arms the pool had when its features were prepared and when the model was
-    learned, so that a saved run can prepare and learn on the same arms.
+    `history` holds all recorded rewards as utilities (larger is better), and `waiting` those of them that the
+    belief has not been conditioned on yet. `design` is the initial design, or None before it is drawn.
+    `n_unasked` counts results that were recorded without a ticket. `n_batches` and `n_feedbacks` address the
+    random streams of the next ask and the next feedback. `encoded_arms` and `modelled_arms` are the numbers
+    of arms that the pool had when its features were prepared and when the model was learned, so that a saved
+    run is restored from the same arms.
     """
 
     belief: Belief
@@ -48,7 +49,7 @@ class RunState:
 
     @classmethod
     def initial(cls, context: RunContext) -> RunState:
-        """Before anything was asked or told."""
+        """The state before any batch and any result."""
         history, model = History(context.pool.n_arms), None
         if context.prepared is not None:
             model = learn(context.prepared, history, context.streams.at("learning"))
@@ -56,7 +57,7 @@ class RunState:
         return cls(Belief.initial(context, model), history, encoded_arms=n_arms, modelled_arms=n_arms)
 
     def to_plain(self) -> dict[str, Any]:
-        """The whole state as numbers, texts, lists and arrays."""
+        """The whole state as numbers, strings, lists and arrays."""
         return {
             "belief": self.belief.to_plain(),
             "trace": self.trace.to_plain(),
@@ -64,7 +65,7 @@ class RunState:
         }
 
     def progress_to_plain(self) -> dict[str, Any]:
-        """Everything but the belief and the trace."""
+        """Everything except the belief and the trace, as plain data."""
         return {
             "history": self.history.to_plain(),
             "tickets": self.tickets.to_plain(),
@@ -74,7 +75,7 @@ class RunState:
         }
 
     def with_progress(self, plain: Mapping[str, Any]) -> RunState:
-        """With what `progress_to_plain` wrote."""
+        """The state with everything that `progress_to_plain` wrote."""
         design = plain["design"]
         return replace(
             self,
@@ -86,7 +87,7 @@ class RunState:
         )
 
     def from_plain(self, plain: Mapping[str, Any]) -> RunState:
-        """What `to_plain` wrote; `self` is the state before any result under the same policy and model."""
+        """The state that `to_plain` wrote; `self` is the initial state under the same policy and model."""
         restored = replace(
             self, belief=self.belief.from_plain(plain["belief"]), trace=Trace.from_plain(plain["trace"])
         )

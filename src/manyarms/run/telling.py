@@ -1,4 +1,4 @@
-"""Results come in: they are recorded at once, and used at the next feedback."""
+"""Recording results: they are added to the history at once and used at the next feedback."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def told(
     arms: Any = None,
     failed: bool | Sequence[bool] = False,
 ) -> RunState:
-    """The state with the results of some tickets or, with `arms`, of pulls that nobody asked for."""
+    """The state with the results of these tickets or, with `arms`, of pulls without a ticket."""
     if (tickets is None) == (arms is None):
-        raise InvalidParameterError("tell", None, "given a batch, tickets, or arms=… (exactly one of them)")
+        raise InvalidParameterError("tell", None, "given exactly one of a batch, tickets or arms")
     if arms is not None:
         named: list[int] | None = None
         owners = context.pool.arms_of(arms)

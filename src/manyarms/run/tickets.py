@@ -1,4 +1,4 @@
-"""Which results are still due: tickets handed out, told, failed and given up."""
+"""Tickets, one for each pull that was handed out, and their state: pending, answered, or given up."""
 
 from __future__ import annotations
 
@@ -16,65 +16,66 @@ from manyarms.support.validation import Ints
 
 @dataclass(frozen=True)
 class Tickets:
-    """Tickets are numbered from 0. One that is neither pending nor given up has a result.
+    """All tickets of a run, numbered from 0. A ticket that is neither pending nor given up has a result.
 
-    The mappings are never modified: every method returns new tickets.
+    The mappings are never modified: every method returns a new object.
     """
 
     next_ticket: int = 0
     pending: Mapping[int, int] = field(default_factory=dict)  # ticket → arm
-    forgotten: frozenset[int] = frozenset()
-    failures: Mapping[int, int] = field(default_factory=dict)  # failed pulls by arm
+    forgotten: frozenset[int] = frozenset()  # tickets given up
+    failures: Mapping[int, int] = field(default_factory=dict)  # arm → number of failed pulls
 
     def issued(self, arms: Iterable[int]) -> tuple[Tickets, list[int]]:
-        """With one new ticket per arm, and the new tickets."""
+        """The tickets with a new one for each of these arms, and the numbers of the new ones."""
         new = dict(enumerate(arms, start=self.next_ticket))
         later = replace(self, next_ticket=self.next_ticket + len(new), pending={**self.pending, **new})
         return later, list(new)
 
     def check(self, tickets: Sequence[int]) -> None:
-        """Raise an error unless every ticket is pending and named once."""
+        """Raise an error unless every ticket is pending and appears once."""
         seen: set[int] = set()
         for ticket in tickets:
             if ticket in self.forgotten:
                 raise AlreadyToldError(
-                    f"ticket {ticket} was given up with forget(); tell its result with arms=…, rewards=…"
+                    f"ticket {ticket} was given up with forget(); "
+                    "record its result with tell(arms=[arm], rewards=[reward])"
                 )
             if not 0 <= ticket < self.next_ticket:
                 raise UnknownTicketError(f"ticket {ticket} was never handed out")
             if ticket not in self.pending:
                 raise AlreadyToldError(f"ticket {ticket} already has a result")
             if ticket in seen:
-                raise AlreadyToldError(f"ticket {ticket} is named twice")
+                raise AlreadyToldError(f"ticket {ticket} appears twice")
             seen.add(ticket)
 
     def settled(self, tickets: Iterable[int]) -> Tickets:
-        """With these pending tickets answered."""
+        """The tickets with these pending ones answered."""
         pending = dict(self.pending)
         for ticket in tickets:
             del pending[ticket]
         return replace(self, pending=pending)
 
     def given_up(self, tickets: Sequence[int]) -> Tickets:
-        """As if these tickets had never been handed out."""
+        """The tickets as if these had never been handed out."""
         self.check(tickets)
         return replace(self.settled(tickets), forgotten=self.forgotten | set(tickets))
 
     def with_failures(self, arms: Iterable[int]) -> Tickets:
-        """With one more failed pull of each of these arms."""
+        """The tickets with one more failed pull for each of these arms."""
         return replace(self, failures=dict(Counter(self.failures) + Counter(arms)))
 
     @property
     def spent(self) -> int:
-        """Pulls that count against a budget: all that were handed out and not given up."""
+        """The number of pulls that count against the budget: handed out and not given up."""
         return self.next_ticket - len(self.forgotten)
 
     def pending_counts(self) -> dict[int, int]:
-        """Pulls whose result is still due, by arm."""
+        """The number of pending pulls of each arm that has any."""
         return Counter(self.pending.values())
 
     def relabelled(self, label: Callable[[Ints], Ints]) -> Tickets:
-        """The same tickets with other numbers for the arms."""
+        """The same tickets with arm indices mapped by `label`."""
         return replace(
             self,
             pending=dict(zip(self.pending, relabelled(self.pending.values(), label), strict=True)),
@@ -83,11 +84,11 @@ class Tickets:
 
     @property
     def arms(self) -> list[int]:
-        """Every arm named here."""
+        """Every arm with a pending or failed pull."""
         return [*self.pending.values(), *self.failures]
 
     def to_plain(self) -> dict[str, Any]:
-        """Numbers and lists."""
+        """The tickets as numbers and lists."""
         return {
             "next_ticket": self.next_ticket,
             "pending": list(self.pending.items()),
@@ -97,7 +98,7 @@ class Tickets:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Tickets:
-        """What `to_plain` wrote."""
+        """The tickets that `to_plain` wrote."""
         return cls(
             plain["next_ticket"],
             dict(plain["pending"]),
@@ -107,12 +108,12 @@ class Tickets:
 
 
 def relabelled(arms: Iterable[int], label: Callable[[Ints], Ints]) -> list[int]:
-    """Other numbers for some arms."""
+    """These arm indices mapped by `label`."""
     return [int(arm) for arm in label(np.fromiter(arms, dtype=np.int64))]
 
 
 def as_tickets(tickets: Any) -> list[int]:
-    """One ticket, several, or a whole batch, as a list of ints."""
+    """One ticket, several tickets or a whole batch, as a list of ints."""
     named = getattr(tickets, "tickets", tickets)
     if isinstance(named, np.ndarray):
         named = named.tolist()

@@ -1,4 +1,4 @@
-"""What a run did: the batch as it is handed out, and one record per batch."""
+"""The trace of a run: the batch as it is handed out, and one record per batch."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from manyarms.support.validation import Floats, Ints
 
 @dataclass(frozen=True)
 class Batch:
-    """Arms to evaluate now, in any order, anywhere. A ticket stands for one pull of one arm.
+    """Arms to evaluate, in any order. A ticket stands for one pull of one arm.
 
-    `ended_because` names the rule that closed the batch; `ratio` is how far, at its end, some variance
-    may have shrunk since the last feedback (BBKB's C̃ bounds it unless a size was asked for). `why` says for
-    each arm what chose it: "initial design", "upper bound", "exploration", "final batch", "Thompson draw",
-    "highest mean", or "requested" (the size asked for needs every arm that has not been tried).
+    `arms` holds the indices of the arms, `ids` their ids and `tickets` one ticket for each. `ended_because`
+    is the reason why the batch ended. `ratio` is a bound on the factor by which any variance has shrunk since
+    the last feedback (at most about BBKB's C̃ unless a size was asked for). `why` is the reason for each arm:
+    "initial design", "upper bound", "exploration", "final batch", "Thompson draw", "highest mean", or
+    "requested" (the size asked for needs every arm that has not been tried).
     """
 
     arms: Ints
@@ -39,9 +40,12 @@ class Batch:
 
 @dataclass(frozen=True)
 class BatchRecord:
-    """A batch in the trace. Rewards are NaN where none had been told; `failed` marks trials that gave none.
+    """A batch in the trace, with the results recorded so far.
 
-    `width` is β at the last feedback, before a batch of a given size widens it or a final batch narrows it.
+    `rewards` is NaN for pulls without a result; `failed` marks failed trials. `dictionary_size` is m, the
+    size of the sketch. `width` is β at the last feedback, before it is widened for a batch of a given size or
+    narrowed for a final batch. `effective_dimension` is d_eff at the last feedback. `seconds` is the time
+    that it took to choose the batch. The other fields are those of `Batch`.
     """
 
     arms: Ints
@@ -62,32 +66,32 @@ _PER_BATCH = ("dictionary_size", "width", "effective_dimension", "ratio", "secon
 
 @dataclass(frozen=True)
 class Trace:
-    """All batches of a run and the results of their tickets; an ask or a told result makes a longer one.
+    """All batches of a run and the results of their tickets, as an immutable value.
 
-    The batches are kept as they were handed out, without results; `records` puts the two together.
+    The batches are stored as they were handed out, without results; `records` combines the two.
     """
 
     batches: AppendLog[BatchRecord] = field(default_factory=AppendLog)
     results: AppendLog[tuple[int, float, bool]] = field(default_factory=AppendLog)  # ticket, reward, failed
 
     def with_batch(self, record: BatchRecord) -> Trace:
-        """One batch more."""
+        """The trace with one more batch."""
         return replace(self, batches=self.batches.added([record]))
 
     def with_results(self, tickets: list[int], rewards: Floats, failed: Any) -> Trace:
-        """The results of some tickets more."""
+        """The trace with the results of these tickets."""
         told = zip(tickets, rewards.tolist(), failed.tolist(), strict=True)
         return replace(self, results=self.results.added(told))
 
     @cached_property
     def records(self) -> list[BatchRecord]:
-        """The batches so far with the results told so far. A record never changes."""
+        """The batches with the results recorded so far. Records are never modified afterwards."""
         if not len(self.batches):
             return []
         first, last = int(self.batches[0].tickets[0]), int(self.batches[-1].tickets[-1])
         rewards, failed = np.full(last + 1 - first, np.nan), np.zeros(last + 1 - first, dtype=bool)
         for ticket, reward, lost in self.results:
-            if ticket >= first:  # an earlier ticket belongs to a past that this run left behind
+            if ticket >= first:  # earlier tickets belong to batches that are not in this trace
                 rewards[ticket - first], failed[ticket - first] = reward, lost
         rewards.flags.writeable = failed.flags.writeable = False
         records = []
@@ -97,7 +101,7 @@ class Trace:
         return records
 
     def to_plain(self) -> dict[str, Any]:
-        """Arrays by column, texts as lists."""
+        """The trace by columns: numbers as arrays, strings as lists."""
         batches, results = list(self.batches), list(self.results)
         return {
             "sizes": np.array([len(record.arms) for record in batches], dtype=np.int64),
@@ -113,7 +117,7 @@ class Trace:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Trace:
-        """What `to_plain` wrote."""
+        """The trace that `to_plain` wrote."""
         ends, records = np.cumsum(plain["sizes"]), []
         for i, (start, end) in enumerate(zip(ends - plain["sizes"], ends, strict=True)):
             numbers = {name: plain[name][i].item() for name in _PER_BATCH}
@@ -131,7 +135,7 @@ class Trace:
 
 
 def unanswered(arms: Ints, tickets: Ints, **facts: Any) -> BatchRecord:
-    """A batch before any of its results."""
+    """The record of a batch without any results yet; `facts` are the other fields."""
     return BatchRecord(arms, tickets, np.full(len(arms), np.nan), np.zeros(len(arms), dtype=bool), **facts)
 
 

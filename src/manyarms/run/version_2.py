@@ -1,7 +1,7 @@
-"""States that campaigns saved in version 2, brought into the present form.
+"""Migration of the states that campaigns saved in version 2.
 
-Version 2 kept the places of its random streams. Streams are now addressed by a number that only has to be a
-new one; the next ticket's number is.
+Version 2 stored the positions of its random streams. Streams are now addressed by a counter, which only has
+to be a number that was not used before; the number of the next ticket satisfies this.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def upgraded(manifest: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
-    """Manifest and arrays of a compact state in version 2, as a compact state of version 3."""
+    """The manifest and arrays of a compact state of version 2 in the form of version 3."""
     tickets = manifest["ledger"]
     return {
         "pool": manifest["pool"],

@@ -1,1 +1,1 @@
-"""Which arms span the sketch: ridge leverage scores, uniform inclusion, a k-DPP, published sizes."""
+"""Which arms span the sketch: ridge leverage scores, uniform inclusion, k-DPP, and published sizes."""

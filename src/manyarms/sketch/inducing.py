@@ -1,7 +1,7 @@
-"""Which arms span the sketch. Each rule draws, from the arms pulled so far, the inducing set S.
+"""Rules that draw the inducing arms S, which span the sketch, from the arms pulled so far.
 
-Theory asks leverage sampling for q̄ ≥ 6α log(4T/δ)/ε² with α = (1+ε)/(1−ε) (BKB Theorem 1;
-`theoretical_oversampling`); in practice q̄ = 2 serves.
+For leverage scores, the theory requires q̄ ≥ 6α log(4T/δ)/ε² with α = (1+ε)/(1−ε) (BKB Theorem 1;
+`theoretical_oversampling`). In practice q̄ = 2 is enough.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from manyarms.support.validation import Floats, Ints, at_least_one, count, posit
 
 @dataclass(frozen=True)
 class Candidates:
-    """The different arms pulled so far, what is known of each before the coming update, and the last draw.
+    """The different arms pulled so far, their statistics before the coming update, and the last draw.
 
-    `leverage` is σ̃² at the last feedback (BKB Algorithm 1, BBKB l. 11–16 use variances from before the
-    update). `inclusion` holds, for each arm, the probability with which it entered the last draw, 0 if it
-    was left out, and −1 if it was pulled since; only rules that look back read it, and `drawn_from`, how
-    many different arms the last draw chose from. `covariance` gives K among the arms.
+    `leverage` is σ̃² at the last feedback (BKB Algorithm 1 and BBKB l. 11–16 use variances from before the
+    update). `inclusion` holds for each arm the probability with which it entered the last draw, 0 if it was
+    not drawn, and −1 if it was pulled since then. `drawn_from` is the number of different arms that the last
+    draw chose from. Only rules that use the previous draw read these two. `covariance()` returns the kernel
+    matrix K of the arms.
     """
 
     arms: Ints
@@ -38,7 +39,7 @@ class Candidates:
 
 @dataclass(frozen=True)
 class Draw:
-    """The arms that were drawn, and the probability each had; `kept` when it is the last draw once more."""
+    """The arms drawn and their inclusion probabilities; `kept` if the previous draw was kept."""
 
     arms: Ints
     probabilities: Floats
@@ -46,14 +47,14 @@ class Draw:
 
 
 class InducingRule(Protocol):
-    """Draws an inducing set."""
+    """A rule that draws inducing arms."""
 
     def draw(self, candidates: Candidates, rng: np.random.Generator) -> Draw:
-        """A fresh inducing set; may be empty, in which case the caller keeps the old one."""
+        """Draw a set of inducing arms; if it is empty, the caller keeps the previous set."""
 
 
 def theoretical_oversampling(horizon: int, delta: float, epsilon: float = 0.5) -> float:
-    """q̄ of BKB Theorem 1, 6α log(4T/δ)/ε²: 72 log(4T/δ) at ε = ½ (BBKB Theorem 1's 8 is a misprint)."""
+    """q̄ of BKB Theorem 1, 6α log(4T/δ)/ε²: 72 log(4T/δ) at ε = ½ (the 8 of BBKB Theorem 1 is a misprint)."""
     horizon, delta, epsilon = (
         count("horizon", horizon),
         probability("delta", delta),
@@ -65,28 +66,29 @@ def theoretical_oversampling(horizon: int, delta: float, epsilon: float = 0.5) -
 
 @dataclass(frozen=True)
 class AllPulled:
-    """Every pulled arm: the exact posterior (theory §3.1)."""
+    """Every pulled arm is inducing, which gives the exact posterior (theory §3.1)."""
 
     def draw(self, candidates: Candidates, rng: np.random.Generator) -> Draw:
-        """All of them, no coin tossed."""
+        """All arms, without randomness."""
         return Draw(candidates.arms, np.ones(len(candidates.arms)))
 
 
 @dataclass(frozen=True)
 class NoArms:
-    """None: the features are fixed and span what they span."""
+    """No inducing arms, because the feature map is fixed."""
 
     def draw(self, candidates: Candidates, rng: np.random.Generator) -> Draw:
-        """Nothing, no coin tossed."""
+        """No arms, without randomness."""
         return Draw(candidates.arms[:0], np.empty(0))
 
 
 @dataclass(frozen=True)
 class LeverageScores:
-    """Ridge leverage scores (theory §3.2; BKB Algorithm 1, BBKB l. 11–16), fresh coins each time.
+    """Ridge leverage scores (BKB Algorithm 1, BBKB l. 11–16), drawn independently each time (theory §3.2).
 
-    draws="one": an arm pulled n times enters with p = min(1, n q̄ σ̃²), the authors' bound.
-    draws="union": with 1 − (1 − min(1, q̄σ̃²))ⁿ, the union of the n draws the papers print.
+    `oversampling` is q̄. With draws="one", an arm pulled n times enters with p = min(1, n q̄ σ̃²), the bound of
+    the authors' code. With draws="union", it enters with 1 − (1 − min(1, q̄σ̃²))ⁿ, the union of the n draws in
+    the papers.
     """
 
     oversampling: float = 2.0
@@ -98,22 +100,24 @@ class LeverageScores:
             raise InvalidParameterError("draws", self.draws, "'one' or 'union'")
 
     def probabilities(self, counts: Floats, leverage: Floats) -> Floats:
-        """Each arm's chance to enter."""
+        """The inclusion probability of each arm."""
         if self.draws == "one":
             return np.minimum(1.0, counts * self.oversampling * leverage)
         return union_of_draws(np.minimum(1.0, self.oversampling * leverage), counts)
 
     def draw(self, candidates: Candidates, rng: np.random.Generator) -> Draw:
-        """One coin per different arm."""
-        return _toss(candidates.arms, self.probabilities(candidates.counts, candidates.leverage), rng)
+        """Include each different arm independently."""
+        return _independent_draw(
+            candidates.arms, self.probabilities(candidates.counts, candidates.leverage), rng
+        )
 
 
 @dataclass(frozen=True)
 class IncrementalLeverage:
-    """Keep a drawn arm with probability p_{t+1}/p_t, let a newly pulled one in with p (theory §3.3).
+    """Keep an inducing arm with probability p_{t+1}/p_t; add a newly pulled arm with probability p (BKB §3).
 
-    Cheaper in coins and steadier than fresh draws, but unproven: whether it keeps the guarantee is the
-    open question of the BKB paper.
+    The inducing set changes less than with independent draws, but there is no proof: whether the guarantee
+    still holds is an open question of the BKB paper. See theory §3.3.
     """
 
     oversampling: float = 2.0
@@ -122,7 +126,7 @@ class IncrementalLeverage:
         positive("oversampling", self.oversampling)
 
     def draw(self, candidates: Candidates, rng: np.random.Generator) -> Draw:
-        """An arm once dropped comes back only when it is pulled again."""
+        """Update the previous draw; a dropped arm can return only after it is pulled again."""
         now = np.minimum(1.0, candidates.counts * self.oversampling * candidates.leverage)
         before = candidates.inclusion
         chance = np.where(before > 0, np.minimum(1.0, now / np.where(before > 0, before, 1.0)), 0.0)
@@ -134,7 +138,10 @@ class IncrementalLeverage:
 
 @dataclass(frozen=True)
 class UniformInclusion:
-    """Every pull enters with probability p, so an arm pulled n times with 1 − (1 − p)ⁿ (theory §3.4)."""
+    """Every pull enters with probability p = `inclusion`, so n pulls of an arm with 1 − (1 − p)ⁿ (DUETS).
+
+    See theory §3.4.
+    """
 
     inclusion: float
 
@@ -142,20 +149,21 @@ class UniformInclusion:
         share("inclusion", self.inclusion)
 
     def draw(self, candidates: Candidates, rng: np.random.Generator) -> Draw:
-        """One coin per different arm."""
+        """Include each different arm independently."""
         each = np.full(len(candidates.arms), self.inclusion)
-        return _toss(candidates.arms, union_of_draws(each, candidates.counts), rng)
+        return _independent_draw(candidates.arms, union_of_draws(each, candidates.counts), rng)
 
 
 @dataclass(frozen=True)
 class KDPP:
-    """`size` pulled arms with probability ∝ det K_S (theory §3.5); all arms while there are fewer.
+    """`size` pulled arms with probability ∝ det K_S (S-GP-TS §3.3), or all arms if there are fewer.
 
-    method="exact" costs an eigendecomposition of the pulled arms' covariance; "chain" is a swap chain
-    from a greedy start; "auto" is exact up to 300 different arms and the chain beyond. Either costs more
-    with every arm pulled, so a draw is kept until there are `growth` times as many arms to choose from;
-    1.0 draws afresh each time, as printed. Where the arms' covariance has a rank below `size`, more points
-    would add nothing to its span, and the draw has as many as the rank.
+    method="exact" needs an eigendecomposition of the pulled arms' covariance matrix; "chain" is a swap Markov
+    chain from a greedy start; "auto" is exact up to 300 different arms and the chain beyond. The cost of both
+    grows with the number of arms pulled, so a draw is kept until there are `growth` times as many arms to
+    choose from; with growth=1.0 every update draws again, as in the paper. If the rank of the covariance
+    matrix is below `size`, more points would not extend the span, and the number of arms drawn is the rank.
+    See theory §3.5.
     """
 
     size: int
@@ -169,7 +177,7 @@ class KDPP:
             raise InvalidParameterError("method", self.method, "'auto', 'exact' or 'chain'")
 
     def draw(self, candidates: Candidates, rng: np.random.Generator) -> Draw:
-        """Diverse arms."""
+        """Draw a diverse set of arms, or keep the previous draw."""
         n = len(candidates.arms)
         if n <= self.size:
             return Draw(candidates.arms, np.ones(n))
@@ -183,11 +191,11 @@ class KDPP:
 
 
 def union_of_draws(each: Floats, counts: Floats) -> Floats:
-    """1 − (1 − p)ⁿ, the chance that at least one of n draws succeeds."""
+    """1 − (1 − p)ⁿ, the probability that at least one of n draws succeeds; `each` holds p, `counts` n."""
     with np.errstate(divide="ignore"):
         return np.asarray(-np.expm1(counts * np.log1p(-each)))
 
 
-def _toss(arms: Ints, probabilities: Floats, rng: np.random.Generator) -> Draw:
+def _independent_draw(arms: Ints, probabilities: Floats, rng: np.random.Generator) -> Draw:
     kept = rng.random(len(arms)) < probabilities
     return Draw(arms[kept], probabilities[kept])

@@ -1,8 +1,8 @@
 """Sampling k points with probability proportional to det K_S: a k-determinantal point process (S-GP-TS §3.3).
 
-Two samplers. `sample_exact` follows Kulesza and Taskar (2012, Alg. 8 and 1): eigenvectors are chosen by
-their elementary symmetric polynomials, then points one by one; it costs a full eigendecomposition.
-`sample_chain` is the swap chain of Anari, Oveis Gharan and Rezaei (2016) from a greedy start, the
+There are two samplers. `sample_exact` follows Kulesza and Taskar (2012, Alg. 8 and 1): it chooses
+eigenvectors by elementary symmetric polynomials, then points one by one, and needs a full eigendecomposition.
+`sample_chain` is the swap Markov chain of Anari, Oveis Gharan and Rezaei (2016) from a greedy start, the
 "ε₀-close" sampling that the S-GP-TS paper allows; a step costs O(k²).
 """
 
@@ -16,7 +16,7 @@ from manyarms.support.validation import Floats, Ints
 
 
 def sample_exact(K: Floats, k: int, rng: np.random.Generator) -> Ints:
-    """k indices drawn with probability det K_S / Σ_{|S'|=k} det K_{S'}."""
+    """k row indices of the kernel matrix K, drawn with probability det K_S / Σ_{|S'|=k} det K_{S'}."""
     values, vectors = np.linalg.eigh(K)
     values = np.where(values > values[-1] * len(K) * np.finfo(float).eps, values, 0.0)
     _check_rank(int((values > 0).sum()), k)
@@ -27,7 +27,7 @@ def sample_exact(K: Floats, k: int, rng: np.random.Generator) -> Ints:
         weights[chosen] = 0.0
         point = int(rng.choice(len(K), p=weights / weights.sum()))
         chosen.append(point)
-        if basis.shape[1] > 1:  # the subspace orthogonal to the chosen coordinate
+        if basis.shape[1] > 1:  # restrict to the subspace orthogonal to the chosen coordinate
             pivot = int(np.argmax(np.abs(basis[point])))
             column = basis[:, pivot] / basis[point, pivot]
             rest = np.delete(basis, pivot, axis=1)
@@ -36,7 +36,7 @@ def sample_exact(K: Floats, k: int, rng: np.random.Generator) -> Ints:
 
 
 def _choose_eigenvectors(values: Floats, k: int, rng: np.random.Generator) -> list[int]:
-    """Which k eigenvectors: walk from the last, take vector n with probability λ_n e_{k−1}^{n−1} / e_k^n."""
+    """Choose k eigenvectors: from the last on, take number n with probability λ_n e_{k−1}^{n−1} / e_k^n."""
     n = len(values)
     with np.errstate(divide="ignore"):
         logs = np.log(values)
@@ -55,7 +55,7 @@ def _choose_eigenvectors(values: Floats, k: int, rng: np.random.Generator) -> li
 
 
 def independent_points(K: Floats) -> int:
-    """How many points a sample can have: the numerical rank of K."""
+    """The largest possible number of points of a sample, which is the numerical rank of K."""
     return len(pivoted_cholesky(K, 1e-10 * float(np.diag(K).max()))[1])
 
 
@@ -80,13 +80,13 @@ def sample_chain(K: Floats, k: int, rng: np.random.Generator, steps: int | None 
     inverse = np.linalg.inv(K[np.ix_(chosen, chosen)])
     for _ in range(steps if steps is not None else int(10 * k * np.log(n / k + 2))):
         i, j = int(rng.integers(k)), int(rng.integers(n - k))
-        toss = 2.0 * rng.random()  # above 1 half the time: then the chain stays where it is
+        threshold = 2.0 * rng.random()  # above 1 half the time, in which case the chain stays in its state
         # det K_{S−i+j} / det K_S = (K⁻¹)_ii · (k_jj − k_jR K_R⁻¹ k_Rj), with R = S − i
         covariance = K[chosen, outside[j]]
         projected = inverse @ covariance
         schur = K[outside[j], outside[j]] - covariance @ projected
         ratio = inverse[i, i] * schur + projected[i] ** 2
-        if toss < min(ratio, 1.0):
+        if threshold < min(ratio, 1.0):
             chosen[i], outside[j] = outside[j], chosen[i]
             inverse = np.linalg.inv(K[np.ix_(chosen, chosen)])
     return np.sort(chosen)

@@ -1,4 +1,4 @@
-"""How large S-GP-TS takes its approximation: m inducing points or features, M features of the prior draw.
+"""Published sizes of S-GP-TS: m inducing points or features, and the dimension M of the prior's feature map.
 
 The sizes of the paper as functions of the horizon T and the number of features d (theory §3.7, "Published
 sizes"). They are rates, so the constant is 1; a policy takes any number in their place.
@@ -23,7 +23,7 @@ ROLES = ("points", "safe", "features", "prior")
 
 
 def published_size(role: str, kernel: KernelLike, horizon: int, d: int) -> int:
-    """The size for a run of `horizon` pulls on arms with d features."""
+    """The size in this role (a row of the table above) for `horizon` pulls on arms with d features."""
     if role not in ROLES:
         raise InvalidParameterError("role", role, f"one of {', '.join(ROLES)}")
     kernel, _ = unscaled(kernel)
@@ -31,11 +31,13 @@ def published_size(role: str, kernel: KernelLike, horizon: int, d: int) -> int:
     if isinstance(kernel, RBF):
         return _rounded(math.log(horizon) ** (d if role in ("safe", "prior") else d / 2))
     if not isinstance(kernel, Matern):
-        raise InvalidParameterError("size", role, f"a number: no size is published for {kernel!r}")
+        raise InvalidParameterError("size", role, f"a number, because no size is published for {kernel!r}")
     doubled = 2 * kernel.nu
     if role in ("points", "safe"):
         if doubled <= d:
-            raise InvalidParameterError("size", role, f"a number: ν = {kernel.nu} is not above d/2 = {d / 2}")
+            raise InvalidParameterError(
+                "size", role, f"a number, because ν = {kernel.nu} is not above d/2 = {d / 2}"
+            )
         return _rounded(horizon ** (d / (doubled - d)))
     return _rounded(horizon ** ((3 if role == "prior" else 1) * d / doubled))
 
