@@ -13,7 +13,7 @@ from benchmarks.timing import cpu_seconds
 from manyarms import agents
 from manyarms.problems import PROBLEMS, Noisy, Problem, branin
 
-NOISE, RIDGE, N_ARMS = 0.2, 0.2, 2000  # λ and the pool are not printed in the paper (spec §6)
+NOISE, RIDGE, N_ARMS = 0.2, 0.2, 2000  # λ and the pool are not printed in the paper (theory §10.3)
 WIDTHS = (0.2, 0.5, 1.0, 2.0, 5.0)  # the paper's grid for β
 THRESHOLDS = {"DisKernelUCB": 10.0, "ApproxDisKernelUCB": 20.0}  # D
 NAMES = ("DUETS", "DisKernelUCB", "ApproxDisKernelUCB", "NKernelUCB")

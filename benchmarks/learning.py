@@ -15,7 +15,7 @@ from benchmarks import Row, at_most, measured
 from manyarms.errors import MissingDataError
 from manyarms.learning import LearnedModel, learn, prepare
 from manyarms.posterior.history import History
-from manyarms.run import surrogate
+from manyarms.run import feedback
 
 HELD_OUT = 2000
 PULLS = (200, 1000, 5000)
@@ -84,7 +84,7 @@ def _timed_learning() -> Iterator[list[float]]:
         seconds.append(time.process_time() - started)
         return model
 
-    with patch.object(surrogate, "learn", timed):
+    with patch.object(feedback, "learn", timed):
         yield seconds
 
 

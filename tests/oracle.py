@@ -51,7 +51,7 @@ class Dense:
 
 
 def sparse(kernel: Any, features: Any, ridge: float, inducing: Any, ledger: Ledger) -> Dense:
-    """The posterior of spec §1 (DTC) on these inducing arms."""
+    """The posterior of theory §2.2 (DTC) on these inducing arms."""
     points = features[np.asarray(inducing, dtype=int)]
     K_SA = kernel.matrix(points, features) if len(points) else np.zeros((0, len(features)))
     solved = refined_solve(kernel.matrix(points, points), K_SA) if len(points) else K_SA

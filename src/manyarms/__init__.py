@@ -25,7 +25,7 @@ from manyarms.policies import (
 from manyarms.pool.pool import Pool
 from manyarms.posterior.history import History
 from manyarms.posterior.posterior import Posterior
-from manyarms.run.maximize import Arm, Result, maximize
+from manyarms.run.maximize import Arm, Result, maximize, minimize
 from manyarms.run.optimizer import Best, Optimizer
 from manyarms.run.trace import Batch, BatchRecord
 
@@ -76,5 +76,6 @@ __all__ = [
     "agents",
     "errors",
     "maximize",
+    "minimize",
     "problems",
 ]

@@ -37,7 +37,7 @@ def solve_lower(factor: np.ndarray, right: np.ndarray) -> np.ndarray:
 def sparse_posterior(
     kernel: Any, inducing: Any, points: Any, rewards: Any, ridge: float, at: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and leverage of the centralised sparse posterior (spec §1), one row a pull."""
+    """Mean and leverage of the centralised sparse posterior (theory §2.2), one row a pull."""
     if not len(inducing):
         return np.zeros(len(at)), kernel.diag(at) / ridge
     basis = cholesky(kernel.matrix(inducing, inducing))

@@ -68,7 +68,9 @@ def test_nothing_kept_grows_with_the_number_of_pulls() -> None:
     for _ in range(3):
         for _ in range(50):
             posterior.condition(ledger.pulled, np.zeros(len(ledger.pulled)))
-        sizes.append({name: np.size(value) for name, value in posterior.snapshot().items()})
+        sizes.append(
+            {name: np.size(value) for name, value in posterior.process.to_plain(posterior.state).items()}
+        )
     assert sizes[0] == sizes[1] == sizes[2]
 
 

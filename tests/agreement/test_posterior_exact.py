@@ -66,7 +66,7 @@ def test_three_thousand_steps_do_not_drift(ridge: float, compactions: bool) -> N
 
 
 def test_an_empty_sketch_is_the_prior() -> None:
-    """S = ∅ is legal: μ̃ = 0 and σ̃² = k/λ, whatever was pulled (spec §1)."""
+    """S = ∅ is legal: μ̃ = 0 and σ̃² = k/λ, whatever was pulled (theory §2.2)."""
     posterior = ma.Posterior(ma.Pool(np.arange(6.0)), ma.Scale(ma.RBF(), 3.0), 0.5)
     posterior.condition([1, 1, 4], [1.0, 2.0, 3.0])
     assert posterior.mean == pytest.approx(np.zeros(6), abs=0)

@@ -7,7 +7,10 @@ import pytest
 
 import manyarms as ma
 from manyarms import errors
-from manyarms.run import compact_state
+from manyarms.run.compact_state import CompactState
+from manyarms.run.context import RunContext
+from manyarms.run.feedback import with_feedback
+from manyarms.run.telling import told
 from tests.runs import Problem
 
 POLICIES = {
@@ -29,12 +32,19 @@ def half_told(problem, policy, **settings):
     return opt, batch.tickets[5:], rewards[5:]
 
 
+def restored(data, pool, policy, seed=3):
+    """A run from its bytes."""
+    context = RunContext.checked(pool, policy, seed)
+    return ma.Optimizer.of(context, CompactState.from_bytes(data).on(context))
+
+
 @pytest.mark.parametrize("name", POLICIES)
 def test_restored_runs_are_alike_and_agree_with_the_original(name):
     problem = Problem(6)
-    opt, late, rewards = half_told(problem, POLICIES[name](problem))
-    data = compact_state.to_bytes(opt)
-    first, second = (compact_state.from_bytes(data, problem.pool) for _ in range(2))
+    policy = POLICIES[name](problem)
+    opt, late, rewards = half_told(problem, policy)
+    data = opt.compact().to_bytes()
+    first, second = (restored(data, problem.pool, policy) for _ in range(2))
     for run in (opt, first, second):
         run.tell(late, rewards)
     for expected, found in zip(opt.predict(), first.predict(), strict=True):
@@ -50,7 +60,7 @@ def test_the_bytes_do_not_grow_with_the_pool():
     for n_arms in (300, 6000):
         problem = Problem(6, n_arms=n_arms)
         opt, _, _ = half_told(problem, ma.BBKB(**problem.settings()))
-        sizes.append(len(compact_state.to_bytes(opt)))
+        sizes.append(len(opt.compact().to_bytes()))
     assert max(sizes) < 30_000, sizes
 
 
@@ -58,7 +68,7 @@ def test_another_policy_goes_on_with_the_same_past():
     problem = Problem(6)
     opt, _, _ = half_told(problem, ma.BBKB(**problem.settings()))
     other = ma.BBKB(**problem.settings(ridge=0.5, kernel=ma.Matern(0.4)))
-    run = compact_state.from_bytes(compact_state.to_bytes(opt), problem.pool, other)
+    run = restored(opt.compact().to_bytes(), problem.pool, other)
     fresh = ma.Posterior(problem.pool, other.kernel, 0.5)
     state = opt.posterior.state
     fresh.rebuild(state.inducing, np.repeat(state.arms, state.counts.astype(int)), _spread(state))
@@ -75,15 +85,16 @@ def test_what_was_learned_can_be_read_without_the_pool():
     problem = Problem(6)
     opt, _, _ = half_told(problem, None)
     assert opt.model.n_pulls > 10
-    assert compact_state.model_of(compact_state.to_bytes(opt)) == opt.model
+    assert CompactState.from_bytes(opt.compact().to_bytes()).model == opt.model
     given, _, _ = half_told(problem, ma.BBKB(**problem.settings()))
-    assert compact_state.model_of(compact_state.to_bytes(given)) is None
+    assert CompactState.from_bytes(given.compact().to_bytes()).model is None
 
 
 def test_a_restored_run_can_be_saved_whole_and_loaded(tmp_path):
     problem = Problem(6)
-    opt, late, rewards = half_told(problem, ma.BBKB(**problem.settings()))
-    run = compact_state.from_bytes(compact_state.to_bytes(opt), problem.pool)
+    policy = ma.BBKB(**problem.settings())
+    opt, late, rewards = half_told(problem, policy)
+    run = restored(opt.compact().to_bytes(), problem.pool, policy)
     problem.run(run, 10)
     run.save(tmp_path / "run.npz")
     again = ma.Optimizer.load(tmp_path / "run.npz")
@@ -94,33 +105,35 @@ def test_a_restored_run_can_be_saved_whole_and_loaded(tmp_path):
 
 def test_another_pool_and_damage_are_refused():
     problem = Problem(6)
-    opt, _, _ = half_told(problem, ma.BBKB(**problem.settings()))
-    data = compact_state.to_bytes(opt)
+    policy = ma.BBKB(**problem.settings())
+    opt, _, _ = half_told(problem, policy)
+    data = opt.compact().to_bytes()
     with pytest.raises(errors.CheckpointError, match="shape"):
-        compact_state.from_bytes(data, Problem(6, n_arms=299).pool)
+        restored(data, Problem(6, n_arms=299).pool, policy)
     for broken in (b"", b"hello", data[: len(data) // 2]):
         with pytest.raises(errors.CheckpointError):
-            compact_state.from_bytes(broken, problem.pool)
+            CompactState.from_bytes(broken)
 
 
-@pytest.mark.parametrize("told", [5, 400])
-def test_learning_on_the_arms_pulled_is_learning_on_the_whole_pool(told):
-    """The same sketch, the same model up to rounding, and the same memory of what is out."""
+@pytest.mark.parametrize("n_told", [5, 400])
+def test_learning_on_the_arms_pulled_is_learning_on_the_whole_pool(n_told):
+    """The same sketch, the same model up to rounding, and the same record of pending tickets."""
     problem = Problem(6)
     policy = ma.BBKB(**problem.settings())
     opt, _, _ = half_told(problem, policy)
-    arms = np.random.default_rng(0).integers(0, 300, told)
-    few, kept = compact_state.narrowed(compact_state.to_bytes(opt), arms)
-    small = compact_state.from_bytes(few, ma.Pool(problem.pool.features[kept]))
-    small.tell(arms=np.searchsorted(kept, arms), rewards=problem.truth[arms])
-    compact_state.take_in(small)
-    wide = compact_state.widened(compact_state.to_bytes(small), kept, problem.pool)
-    found = compact_state.from_bytes(wide, problem.pool)
+    arms = np.random.default_rng(0).integers(0, 300, n_told)
+    saved = CompactState.from_bytes(opt.compact().to_bytes())
+    whole = RunContext.checked(problem.pool, policy, 3)
+    small, kept = saved.restricted(arms)
+    few = RunContext.checked(ma.Pool(problem.pool.features[kept]), policy, 3)
+    state = told(few, small.on(few), arms=np.searchsorted(kept, arms), rewards=problem.truth[arms])
+    learned = CompactState.of(few, with_feedback(few, state)).expanded(kept, 300)
+    found = ma.Optimizer.of(whole, learned.on(whole))
     opt.tell(arms=arms, rewards=problem.truth[arms])
-    compact_state.take_in(opt)
-    assert set(found.posterior.inducing.tolist()) == set(opt.posterior.inducing.tolist())
-    np.testing.assert_allclose(found.posterior.mean, opt.posterior.mean, atol=1e-7)
-    np.testing.assert_allclose(found.posterior.variance, opt.posterior.variance, atol=1e-7)
+    expected = with_feedback(opt.context, opt.state).belief.posterior
+    assert set(found.posterior.inducing.tolist()) == set(expected.inducing.tolist())
+    np.testing.assert_allclose(found.posterior.mean, expected.mean, atol=1e-7)
+    np.testing.assert_allclose(found.posterior.variance, expected.variance, atol=1e-7)
     assert (found.pending, found.spent) == (opt.pending, opt.spent)
     assert dict(zip(found.history.arms, found.history.counts, strict=True)) == dict(
         zip(opt.history.arms, opt.history.counts, strict=True)

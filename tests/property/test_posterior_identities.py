@@ -1,4 +1,4 @@
-"""Every identity and inequality of the model (spec §1), on problems that hypothesis makes up.
+"""Every identity and inequality of the model (theory §2.8), on problems that hypothesis makes up.
 
 Arms may coincide or nearly coincide, so K_S may be singular. Values are compared on the leverage scale,
 to 1e-6 of the largest prior leverage k/λ.

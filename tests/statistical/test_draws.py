@@ -106,8 +106,7 @@ def test_the_residual_kept_step_by_step_is_the_one_from_nothing(name: str) -> No
         batch = opt.ask()
         opt.tell(batch, np.sin(batch.arms + step))
     prior, state = opt.prior, opt.posterior.state
-    kept = prior.residual(state, keep=False)
-    anew = prior._from_nothing(state)
+    kept, anew = prior.residual, prior.sampler._from_nothing(state)
     assert kept.variance == pytest.approx(anew.variance, abs=1e-8)
     assert kept.correction == pytest.approx(anew.correction, abs=1e-6)
 

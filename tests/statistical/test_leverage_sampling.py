@@ -177,6 +177,6 @@ def test_leverage_sampling_at_the_theoretical_oversampling_is_accurate(
 
 
 def test_theoretical_oversampling_is_the_printed_value() -> None:
-    """6α log(4T/δ)/ε², which is 72 log(4T/δ) at ε = ½ (spec §2)."""
+    """6α log(4T/δ)/ε², which is 72 log(4T/δ) at ε = ½ (theory §3.2)."""
     assert theoretical_oversampling(1000, 0.01) == pytest.approx(72 * np.log(4 * 1000 / 0.01))
     assert theoretical_oversampling(50, 0.1, 0.25) == pytest.approx(6 * (5 / 3) * np.log(2000) * 16)

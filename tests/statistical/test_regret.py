@@ -183,7 +183,7 @@ def test_the_number_of_renewals_of_bbkb_is_of_the_order_of_d_eff():
         problem = Problem(seed, n_arms=800)
         opt = ma.Optimizer(problem.pool, ma.BBKB(**problem.settings(width=2.0)), seed=seed)
         problem.run(opt, 1500)
-        # Each full batch has Σσ̃²_fb > C̃ − 1 = 1, and the whole run Σσ̃²_fb ≤ 3·C̃·log det (spec §1).
+        # Each full batch has Σσ̃²_fb > C̃ − 1 = 1, and the whole run Σσ̃²_fb ≤ 3·C̃·log det (theory §2.8).
         total = 6 * opt.posterior.state.log_det
         assert len(opt.trace) <= total + 2, (len(opt.trace), total)
         assert len(opt.trace) < 1500 / 5

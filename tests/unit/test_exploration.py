@@ -7,10 +7,10 @@ import pytest
 from scipy.stats import chisquare
 
 import manyarms as ma
-from manyarms.choice.exploration import AMONG, plausible_maximizers
+from manyarms.choice.exploration import AMONG, WithExploration, plausible_maximizers
 from manyarms.choice.selection import BatchContext
 from manyarms.posterior.hallucination import Hallucination
-from manyarms.support.random_streams import Streams
+from manyarms.support.random_streams import RandomStreams
 
 N_ARMS = 300
 FEATURES = np.random.default_rng(0).random((N_ARMS, 2))
@@ -62,24 +62,31 @@ def test_every_arm_in_question_is_drawn_equally_often():
     """χ² over the first scouts of 600 plates; level 0.001."""
     run = started()
     run.ask(20)
-    chooser, streams = run._mind.modelled.selection_rule(), Streams(5)
+    rule, streams = WithExploration(run.policy.selection_rule()), RandomStreams(5)
     drawn = np.zeros(N_ARMS)
-    for _ in range(600):
-        turn = fresh_round(run, streams, 20)
-        drawn[chooser.fill(turn).arms[0]] += 1
+    for number in range(600):
+        turn = fresh_round(run, streams, 20, number)
+        drawn[rule.fill(turn).arms[0]] += 1
     possible = sorted(plainly_in_question(run))
     assert len(possible) >= 5
     assert drawn.sum() == drawn[possible].sum()
     assert chisquare(drawn[possible]).pvalue > 1e-3
 
 
-def fresh_round(run: ma.Optimizer, streams: Streams, size: int) -> BatchContext:
+def fresh_round(run: ma.Optimizer, streams: RandomStreams, size: int, number: int = 0) -> BatchContext:
     allowed = np.ones(N_ARMS)
     allowed[run.history.arms] = 0.0
     return BatchContext(
-        run.posterior, Hallucination(run.posterior), run.policy.stopping_rule(), run.trace[-1].width, np.inf,
-        allowed, size, True, streams,
-    )  # fmt: skip
+        posterior=run.posterior,
+        overlay=Hallucination(run.posterior),
+        stopping_rule=run.policy.stopping_rule(),
+        width=run.trace[-1].width,
+        batch_ratio=np.inf,
+        allowed=allowed,
+        limit=size,
+        exactly=True,
+        stream=lambda purpose: streams.at(purpose, number),
+    )
 
 
 def test_arms_that_nothing_tells_apart_are_all_in_question():
@@ -88,7 +95,7 @@ def test_arms_that_nothing_tells_apart_are_all_in_question():
     first = run.ask(20)
     run.tell(first, np.zeros(20))
     run.ask(5)
-    assert len(plausible_maximizers(fresh_round(run, Streams(0), 5))) == N_ARMS - 20
+    assert len(plausible_maximizers(fresh_round(run, RandomStreams(0), 5))) == N_ARMS - 20
 
 
 def test_results_still_out_are_known_to_scouts():
@@ -96,7 +103,7 @@ def test_results_still_out_are_known_to_scouts():
     out = run.ask(40)
     more = run.ask(40)
     assert not set(out.arms.tolist()) & set(more.arms.tolist())
-    turn = fresh_round(run, Streams(0), 5)
+    turn = fresh_round(run, RandomStreams(0), 5)
     certain = plausible_maximizers(turn)
     for arm in range(N_ARMS):
         turn.overlay.pull(arm, 1000)

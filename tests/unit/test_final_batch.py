@@ -83,7 +83,7 @@ def test_a_plate_larger_than_what_is_left_of_the_design_is_filled_up_by_the_mode
     run.tell(first, TRUTH[first.arms])
     plate = run.ask(18).arms.tolist()
     planned, overlay = plate[:8], Hallucination(run.posterior)
-    assert set(planned) == set(run._plan[12:])
+    assert set(planned) == set(run.state.design[12:])
     for arm in planned:
         overlay.pull(arm)
     upper = run.posterior.mean + run.trace[-1].width * np.sqrt(overlay.leverage())

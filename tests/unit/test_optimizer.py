@@ -28,7 +28,7 @@ def fingerprint(opt):
     return (
         mean.tolist(), std.tolist(), opt.pending, opt.history.arms.tolist(), opt.history.sums.tolist(),
         [r.rewards.tolist() for r in opt.trace if np.isfinite(r.rewards).all()], opt.spent,
-        opt._streams.state(),
+        opt.n_batches,
     )  # fmt: skip
 
 
@@ -74,7 +74,10 @@ def test_a_plate_widens_the_interval_by_the_root_of_the_excess_ratio(problem):
 
     opt = optimizer(problem)
     problem.run(opt, 20)
-    turn = BatchContext(opt.posterior, None, None, 1.5, 2.0, None, 5, True, None)
+    turn = BatchContext(
+        posterior=opt.posterior, overlay=None, stopping_rule=None, width=1.5, batch_ratio=2.0, allowed=None,
+        limit=5, exactly=True, stream=None,
+    )  # fmt: skip
     assert _widened(turn, Meter()) == pytest.approx(1.5 * 2.0)
 
 

@@ -1,4 +1,4 @@
-"""Continuous domains: a box, and an active region defined by a chain of tests on it.
+"""Continuous domains: a box, and an active region defined by a chain of tests on it (theory §9.4).
 
 A point is in the region when it passes every trim so far. Points are drawn by rejection from the box, so they
 are uniform on the region, whether it is connected or not. (DUETS footnote 3 samples each connected component

@@ -44,7 +44,7 @@ def rows_from_wire(pool: Pool, numbers: NDArray[Any]) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class Trim:
-    """The test that keeps x when k_S(x)ᵀ`weights` ≥ `cutoff` (DUETS (9)). A cutoff of −∞ keeps everything."""
+    """The test that keeps x when k_S(x)ᵀ`weights` ≥ `cutoff` (theory §9.1). A cutoff of −∞ keeps all."""
 
     inducing: NDArray[Any]  # features of S
     weights: Floats

@@ -1,7 +1,7 @@
 """The sparse posterior of one epoch: the part an agent computes and the part the server computes.
 
 An agent sends u = K_{S,D}Y and receives weights a with μ̃(x) = k_S(x)ᵀa. It never factorises a matrix, so
-no basis has to be agreed on (spec §5, "one basis": the projections are summed). The server holds the
+no basis has to be agreed on (theory §9.3, "one basis": the projections are summed). The server holds the
 Cholesky factor L of K_S in the order in which it sends S, with dependent points left out, and computes
 
     b = L⁻¹ Σu,   V = λI + Z_DᵀNZ_D,   a = L⁻ᵀV⁻¹b                       (DUETS (7), (8))
@@ -33,7 +33,7 @@ def spanning(kernel: KernelLike, points: NDArray[Any], tolerance: float) -> tupl
     """Which points span the rest up to `tolerance`, in order, and the embedding on them.
 
     It works block by block, with pivoting inside a block, and never forms an n × n matrix. Every point left
-    out has a residual k − ‖z‖² of at most `tolerance`·k (spec §1: skip it, no jitter is needed then).
+    out has a residual k − ‖z‖² of at most `tolerance`·k (theory §2.3: skip it, no jitter is needed then).
     """
     chosen = np.empty(0, dtype=np.int64)
     factor = np.empty((0, 0))

@@ -39,6 +39,7 @@ from manyarms.campaigns.store.store import Snapshot, Store, Ticket, now_text
 from manyarms.errors import ResultsFileError, SettingsError
 from manyarms.pool.pool import Pool
 
+_NOT_RECORDED = "not recorded"  # the reason of tickets from before reasons were stored
 _RACES = 3  # attempts to ask without a lock before asking inside the transaction
 
 
@@ -53,7 +54,7 @@ class Issued:
     columns: Mapping[str, str]  # the user's own columns
     predicted: float
     predicted_std: float
-    reason: str  # why the batch ended
+    reason: str  # why the candidate was chosen (`Batch.why`)
     lower: float | None = None  # lower and upper end of the 90 % prediction interval of a measured value
     upper: float | None = None
 
@@ -218,12 +219,12 @@ class Campaign:
         arms = proposal.batch.arms.tolist()
         lines = zip(
             proposal.batch.tickets.tolist(), arms, proposal.names, self.source.columns(arms),
-            proposal.predictions, strict=True,
+            proposal.predictions, proposal.batch.why, strict=True,
         )  # fmt: skip
-        number, reason = proposal.facts["number"], proposal.batch.ended_because
+        number = proposal.facts["number"]
         issued = [
             Issued(ticket, number, arm, name, columns, said.mean, said.std, reason, said.lower, said.upper)
-            for ticket, arm, name, columns, said in lines
+            for ticket, arm, name, columns, said, reason in lines
         ]
         return _Ready(proposal, issued, seen.sequence, time.perf_counter() - started)
 
@@ -234,7 +235,7 @@ class Campaign:
             {
                 "ticket": each.ticket, "arm": each.arm, "predicted": each.predicted,
                 "predicted_std": each.predicted_std, "predicted_lower": each.lower,
-                "predicted_upper": each.upper, **order.held,
+                "predicted_upper": each.upper, "reason": each.reason, **order.held,
             }
             for each in issued
         ]  # fmt: skip
@@ -248,14 +249,15 @@ class Campaign:
         """All open tickets, as they were handed out."""
         with self.store.reading() as connection:
             out = self.store.tickets(connection, TICKETS.c.state == OPEN)
-        return self.reissued(out, "still open")
+        return self.reissued(out)
 
-    def reissued(self, tickets: Sequence[Ticket], reason: str) -> list[Issued]:
+    def reissued(self, tickets: Sequence[Ticket]) -> list[Issued]:
         """Tickets that were handed out earlier, with the user's columns."""
         columns = self.source.columns([each.arm for each in tickets])
         return [
             Issued(
-                t.ticket, t.batch, t.arm, t.name, own, t.predicted, t.predicted_std, reason,
+                t.ticket, t.batch, t.arm, t.name, own, t.predicted, t.predicted_std,
+                t.reason or _NOT_RECORDED,
                 t.predicted_lower, t.predicted_upper,
             )
             for t, own in zip(tickets, columns, strict=True)

@@ -38,7 +38,7 @@ def _export_parquet(path: Path, names: list[str], rows: list[HistoryRow]) -> Non
         raise MissingExtraError("pyarrow", "parquet", "a Parquet file") from None
     types = [
         pa.int64(), pa.int64(), pa.string(), pa.float64(), pa.bool_(), pa.string(),
-        *4 * [pa.float64()], pa.int64(), pa.string(),
+        *4 * [pa.float64()], pa.int64(), pa.string(), pa.string(),
     ]  # fmt: skip
     schema = pa.schema(list(zip(names, types, strict=True)))
     table = pa.Table.from_pylist([asdict(each) for each in rows], schema=schema)

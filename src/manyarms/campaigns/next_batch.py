@@ -130,7 +130,7 @@ def current(ground: Ground, seen: Snapshot, plate: bool = False) -> tuple[Optimi
 
 def _made_for_the_pool(policy: Policy) -> bool:
     """Whether the policy looks at the whole pool when it begins: for a feature map, or for prior draws."""
-    own = ("on", "feature_map", "prior", "posterior")
+    own = ("on", "feature_map", "prior", "process")
     return any(getattr(type(policy), name) is not getattr(Policy, name) for name in own)
 
 
@@ -144,9 +144,9 @@ def _among(seen: Snapshot, arms: Ints) -> Snapshot:
 def _thinned(context: RunContext, state: RunState, most: int, fresh: int) -> tuple[RunContext, RunState]:
     """The run on a sketch that is not too large.
 
-    A draw takes the leverage from before the update (BBKB l. 14), by which nearly all of very many new arms
+    A draw takes the leverage from before the update (BBKB l. 13), by which nearly all of very many new arms
     would enter, so after bulk results the sketch is drawn again. Fewer arms than a draw asks for widen the
-    model's intervals and cost accuracy of its mean; they never make it overconfident (spec §1).
+    model's intervals and cost accuracy of its mean; they never make it overconfident (theory §2.2).
     """
     policy = state.belief.policy
     if not isinstance(policy, Sparse) or (fresh <= BULK and state.belief.state.sketch_size <= most):

@@ -38,6 +38,7 @@ class HistoryRow:
     predicted_lower: float | None  # lower and upper end of the 90 % prediction interval of a measured value
     predicted_upper: float | None
     batch: int | None
+    reason: str | None  # why the candidate was chosen; None: without a ticket, or not recorded
     told_at: str
 
 
@@ -48,7 +49,7 @@ def history(campaign: Campaign) -> list[HistoryRow]:
         select(
             RESULTS.c.ticket, ARMS.c.name.label("id"), RESULTS.c.value, RESULTS.c.failed, RESULTS.c.note,
             TICKETS.c.predicted, TICKETS.c.predicted_std, TICKETS.c.predicted_lower,
-            TICKETS.c.predicted_upper, TICKETS.c.batch, RESULTS.c.told_at,
+            TICKETS.c.predicted_upper, TICKETS.c.batch, TICKETS.c.reason, RESULTS.c.told_at,
         )
         .join(ARMS, same_arm).outerjoin(TICKETS, same_ticket())
         .where(RESULTS.c.campaign == campaign.store.id).order_by(RESULTS.c.sequence)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from manyarms.choice.selection import FINAL_BATCH, BatchContext, FilledBatch, SelectionRule
 
-NARROWED = 0.5  # factor of the width β
+NARROWED = 0.5  # factor of the width β (theory §8.7)
 
 
 @dataclass(frozen=True)

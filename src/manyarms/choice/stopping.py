@@ -1,8 +1,8 @@
 """Stopping rules: when a batch ends and feedback is used. A rule is immutable; each batch has its own meter.
 
-A meter counts every pick and returns None (continue) or the reason to stop. The pick that exceeds the
-bound is the last of its batch (spec §4). `ratio` is how far, by this rule's bound, some arm's σ̃² may have
-shrunk (as a factor) since the last feedback.
+A meter counts every pick and returns None (continue) or the reason to stop. The pick that exceeds the bound
+is the last of its batch (theory §6.1). `ratio` is the factor by which the σ̃² of some arm may have shrunk
+since the last feedback, as bounded by the rule.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class StoppingRule(Protocol):
 
 
 class _VarianceSum:
-    """1 + Σ σ̃²_fb(x_s), the factor by which any σ̃² may have shrunk (Lemma 4 of BBKB for variances)."""
+    """1 + Σ σ̃²_fb(x_s), the factor by which any σ̃² may have shrunk (theory §2.5)."""
 
     def __init__(self) -> None:
         self.ratio = 1.0
@@ -65,7 +65,7 @@ class _VarianceSum:
 
 @dataclass(frozen=True)
 class EveryStep:
-    """Feedback after each pull, as in GP-UCB and BKB."""
+    """Feedback after each pull, as in GP-UCB and BKB (theory §6.2)."""
 
     def meter(self, posterior: Posterior, overlay: Hallucination) -> Meter:
         """A meter that ends the batch with its first pick."""
@@ -80,7 +80,7 @@ class _EveryStepMeter(_VarianceSum):
 
 @dataclass(frozen=True)
 class FixedSize:
-    """Batches of a fixed size (Desautels et al. 2014)."""
+    """Batches of a fixed size (Desautels et al. 2014; theory §6.3)."""
 
     size: int
 
@@ -105,7 +105,7 @@ class _FixedSizeMeter(_VarianceSum):
 
 @dataclass(frozen=True)
 class GlobalRatio:
-    """BBKB: stop when 1 + Σ_s σ̃²_fb(x_s) > C̃ (Alg. 1 l. 5, which prints σ̃; the proofs use σ̃²)."""
+    """BBKB: stop when 1 + Σ_s σ̃²_fb(x_s) > C̃ (theory §6.4; Alg. 1 l. 5 prints σ̃, the proofs use σ̃²)."""
 
     bound: float
 
@@ -129,7 +129,7 @@ class _GlobalMeter(_VarianceSum):
 
 @dataclass(frozen=True)
 class LocalRatio:
-    """BBKB-local: beyond the global bound, continue until the ratio of some arm exceeds C̃.
+    """BBKB-local: beyond the global bound, continue until the ratio of some arm exceeds C̃ (theory §6.5).
 
     The ratio of arm i is 1 + Σ_s (z_iᵀV⁻¹z_s)² / σ̃²_fb(x_i) with V at the last feedback. The covariance of
     two different arms does not include the residual: if it does, as in the authors' script, the bound fails
@@ -217,7 +217,7 @@ class _LocalMeter:
 
 @dataclass(frozen=True)
 class ProductRatio:
-    """GP-BUCB in the form of the BBKB paper: stop when Π_s (1 + σ²_fb(x_s)) > C̃."""
+    """GP-BUCB in the form of BBKB §3: stop when Π_s (1 + σ²_fb(x_s)) > C̃ (theory §6.6)."""
 
     bound: float
 
@@ -231,7 +231,7 @@ class ProductRatio:
 
 @dataclass(frozen=True)
 class InformationGain:
-    """GP-AUCB: stop when Π_s (1 + σ²_{s−1}(x_s)), the exact information gain of the batch, exceeds C̃."""
+    """GP-AUCB: stop when Π_s (1 + σ²_{s−1}(x_s)) > C̃, the information gain of the batch (theory §6.6)."""
 
     bound: float
 

@@ -1,4 +1,4 @@
-"""Confidence widths β: how many σ̃ above the mean an arm may still be (spec §3).
+"""Confidence widths β: the upper bound of an arm is its mean plus β σ̃ (theory §4).
 
 Every width is a function of the run so far (`RunStatistics`) and of what is assumed (`Assumptions`), and its
 docstring names the theorem. All widths multiply σ̃ on the ridge-leverage scale. A width given as a number
@@ -69,7 +69,8 @@ Width = Callable[[RunStatistics, Assumptions], float]
 def exact(seen: RunStatistics, given: Assumptions) -> float:
     """√λF + ξ√(log det(K/λ+I) + 2 log(1/δ)): Abbasi-Yadkori et al. 2011 Theorem 2, with √C̃ in a batch.
 
-    BKB (7) and Proposition 11 print it without the factor ½ of the log-determinant; this is the sharp form.
+    BKB (7) and Proposition 11 print it without the factor ½ of the log-determinant; the form here is sharp
+    (theory §4.2).
     """
     noise = given.noise_std * math.sqrt(seen.log_det + 2 * given.log_risk)
     return math.sqrt(given.batch_ratio) * (given.bias + noise)
@@ -91,7 +92,8 @@ def _bkb(seen: RunStatistics, given: Assumptions, log_factor: float) -> float:
 def bkb(seen: RunStatistics, given: Assumptions) -> float:
     """BKB Theorem 2: 2ξ√(α L Σ n_i σ̃²(x_i) + log(1/δ)) + (1 + 1/√(1−ε)) √λF.
 
-    L = (1 + log(κ²t/λ + 1))/2 as in the proof; the printed L = log(κ²t) is zero at t = 1 for κ = 1.
+    L = (1 + log(κ²t/λ + 1))/2 as in the proof; the printed L = log(κ²t) is zero at t = 1 for
+    κ = 1 (theory §4.3).
     """
     return _bkb(seen, given, (1 + math.log(seen.prior_variance * seen.pulls / given.ridge + 1)) / 2)
 
@@ -113,7 +115,7 @@ def _bbkb(seen: RunStatistics, given: Assumptions) -> float:
 
 
 def bbkb(seen: RunStatistics, given: Assumptions) -> float:
-    """BBKB Theorem 2 with the factor √C̃, which is what Lemma 4 gives for variances.
+    """BBKB Theorem 2 with the factor √C̃, which is what Lemma 4 gives for variances (theory §4.4).
 
     2ξ√(Σ_{s≤fb} log(1 + 3σ̃²_{fb[s−1]}(x_s)) + log(1/δ)) + (1+√2)√λF.
     """
@@ -126,7 +128,7 @@ def bbkb_printed(seen: RunStatistics, given: Assumptions) -> float:
 
 
 def authors_bkb(seen: RunStatistics, given: Assumptions) -> float:
-    """The width in the BKB authors' script: √λF + ξ√(log t · Σ n_i σ̃² + log(1/δ))."""
+    """The width in the BKB authors' script: √λF + ξ√(log t · Σ n_i σ̃² + log(1/δ)) (theory §4.5)."""
     explored = math.log(max(seen.pulls, 1)) * seen.effective_dimension
     return given.bias + given.noise_std * math.sqrt(explored + given.log_risk)
 
@@ -140,7 +142,7 @@ def soful(seen: RunStatistics, given: Assumptions) -> float:
     """SOFUL: ξ√(1+ρ/λ)·√(log det((BᵀB+ρI)/λ + I) + 2 log(1/δ)) + (1+ρ/λ)√λF.
 
     Kuzborskij et al. 2019, Theorem 3 with the determinant itself instead of its bound. It equals `exact`
-    while the sketch is exact (ρ = 0) and is too large to be useful when ρ is large.
+    while the sketch is exact (ρ = 0) and is too large to be useful when ρ is large (theory §4.6).
     """
     growth = 1 + seen.escaped / given.ridge
     noise = given.noise_std * math.sqrt(seen.log_det + 2 * given.log_risk)
@@ -154,7 +156,8 @@ def thompson_scale(
 
     a = 1/√(1−√(3κ_t)) and c = √κ_t measure the error κ_t (`kappa`) of the sparse approximation. If κ_t is
     unknown or at least 1/3, and for the exact posterior, a = 1 and c = 0. `printed` replaces the determinant
-    by the published R√(2 log(t²)/τ), which is valid only if the points are chosen independently of the noise.
+    by the published R√(2 log(t²)/τ), which is valid only if the points are chosen independently of the noise
+    (theory §4.7).
     """
     a, c = 1.0, 0.0
     if kappa is not None and 0 <= kappa < 1 / 3:
@@ -216,7 +219,8 @@ def width_named(width: str | float, aliases: dict[str, str] | None = None) -> Wi
 def surprise(t: int, width: float, std: float, given: Assumptions) -> float:
     """The deviation of a reward from the mean above which F must be too small: βσ̃ + ξ√(2 log(2t²/δ)).
 
-    Guess-and-double for an unknown norm bound; without the noise term F would explode (spec §3).
+    This is the test of guess-and-double for an unknown norm bound F. Without the noise term, F would grow
+    without bound (theory §4.9).
     """
     return width * std + given.noise_std * math.sqrt(2 * math.log(2 * max(t, 1) ** 2 / given.delta))
 
@@ -225,10 +229,10 @@ def surprise(t: int, width: float, std: float, given: Assumptions) -> float:
 
 
 def duets_printed(given: Assumptions) -> float:
-    """DUETS Lemma 3.3 as printed: B + R√((2/λ) log(2/δ')), on √(λσ̃²); `given.delta` is δ'."""
+    """DUETS Lemma 2.5 as printed: B + R√((2/λ) log(2/δ')), on √(λσ̃²); `given.delta` is δ'."""
     return given.norm_bound + given.noise_std * math.sqrt(2 / given.ridge * math.log(2 / given.delta))
 
 
 def duets_proved(given: Assumptions) -> float:
-    """The width that the proof of Lemma 3.3 gives for the sparse mean: (1+√2)B + R√((2/λ) log(2/δ'))."""
+    """The width that the proof gives for the sparse mean: (1+√2)B + R√((2/λ) log(2/δ')) (theory §4.8)."""
     return duets_printed(given) + math.sqrt(2) * given.norm_bound

@@ -7,7 +7,7 @@ and the φ_j that of its eigenfunctions; equation (7) of S-GP-TS uses the two se
 Two errors add up. Truncating the series at m omits the remaining weights, whose sum grows with the box.
 The zero boundary values mirror every arm at the boundary with a minus sign: the error is k at the distance
 2(L − s) between an arm at the edge s of the data and its image, and does not vanish as m grows. So the box
-must grow with m; `best_margin` balances the two.
+must grow with m; `best_margin` balances the two (theory §2.6).
 """
 
 from __future__ import annotations

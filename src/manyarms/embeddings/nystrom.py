@@ -1,4 +1,4 @@
-"""The Nyström embedding: z(x) = L⁻¹ k_S(x) with L Lᵀ = K_S for inducing arms S.
+"""The Nyström embedding: z(x) = L⁻¹ k_S(x) with L Lᵀ = K_S for inducing arms S (theory §2.3).
 
 Any factor of K_S can be used (mean and variance depend only on the span of S); to the Cholesky factor a
 further arm can be appended without changing the existing rows.

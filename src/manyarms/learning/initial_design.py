@@ -22,7 +22,7 @@ _SAMPLE_SIZE = 500
 
 
 def design_size(prepared: Prepared, budget: int | None = None) -> int:
-    """2(d + 1) arms for d features, at least 20, and at most 30, a fifth of the budget and the whole pool.
+    """2(d + 1) arms, at least 20, and at most 30, a fifth of the budget and the whole pool (theory §8.2).
 
     For bits, words and strings d is not defined, and the size is the minimum.
     """

@@ -1,4 +1,4 @@
-"""Type-II maximum a posteriori: maximise the evidence times weak priors.
+"""Type-II maximum a posteriori: maximise the evidence times weak priors (theory §8.5).
 
 The priors are normal in the logarithm, for features in units of their spread and rewards of variance one:
 

@@ -1,4 +1,4 @@
-"""The log evidence (log marginal likelihood) of all pulls, computed on the different arms, and its gradient.
+"""The log evidence (theory §8.4) of all pulls, computed on the different arms, and its gradient.
 
 Model: reward = f(x) + noise, f = m + g, g ~ GP(0, s²k), m ~ N(0, τ²), noise ~ N(0, σ²) independent. Given
 f, the n_i rewards of arm i enter only through their average ȳ_i and their scatter W_i = Σ(y − ȳ_i)²:

@@ -12,7 +12,7 @@ from manyarms.support.validation import at_least_one
 
 @dataclass(frozen=True, kw_only=True)
 class BBKB(Sparse):
-    """Batch BKB (Calandriello et al. 2020, Algorithm 1).
+    """Batch BKB (Calandriello et al. 2020, Algorithm 1; theory §5.5).
 
     batch_ratio: C̃ ≥ 1, the factor by which variances may shrink within a batch.
     local: if True, a batch continues beyond the global bound as long as the ratio of every single arm is

@@ -1,4 +1,4 @@
-"""BKB: GP-UCB on a sketch drawn by ridge leverage scores, renewed after every pull."""
+"""BKB (theory §5.3): GP-UCB on a sketch drawn by ridge leverage scores, renewed after every pull."""
 
 from __future__ import annotations
 

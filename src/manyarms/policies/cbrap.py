@@ -1,4 +1,4 @@
-"""CBRAP: OFUL on a random projection of the features."""
+"""CBRAP (theory §5.14): OFUL on a random projection of the features."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OFUL: upper confidence bounds for a linear reward."""
+"""OFUL (theory §5.12): upper confidence bounds for a linear reward."""
 
 from __future__ import annotations
 

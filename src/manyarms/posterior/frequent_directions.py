@@ -1,4 +1,4 @@
-"""Frequent directions: a small matrix B with BᵀB ≈ XᵀX (Ghashami et al. 2016), used by SOFUL.
+"""Frequent directions: a small matrix B with BᵀB ≈ XᵀX (Ghashami et al. 2016), used by SOFUL (theory §2.7).
 
 An embedding replaces the features. Frequent directions replace the regularised least-squares matrix by
 V̂ = BᵀB + λI and do not change the rewards: b = Xᵀy stays exact in R^d, and the mean is xᵀV̂⁻¹b (Kuzborskij,

@@ -1,6 +1,6 @@
 """The linear posterior of SOFUL: V is sketched by frequent directions, b = Xᵀy is exact.
 
-    θ̂ = V̂⁻¹ Xᵀy,    σ̂²(x) = xᵀV̂⁻¹x,    V̂ = BᵀB + λI            (Kuzborskij et al. 2019; spec §1)
+    θ̂ = V̂⁻¹ Xᵀy,    σ̂²(x) = xᵀV̂⁻¹x,    V̂ = BᵀB + λI            (Kuzborskij et al. 2019; theory §2.7)
 
 BᵀB ≼ XᵀX ≼ BᵀB + ρI, where ρ is the spectral mass that the sketch has lost (`escaped`). It enters
 the width β twice, in the factors 1 + ρ/λ and in the determinant (`manyarms.choice.widths.soful`).

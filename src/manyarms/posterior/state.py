@@ -1,4 +1,4 @@
-"""The state of a posterior as one immutable value, and the two scales of its variance.
+"""The state of a posterior as one immutable value, and the two scales of its variance (theory §1.2).
 
 The papers use σ̃² on two scales, which have two names here. *Leverage* is the ridge-leverage scale of BKB and
 BBKB (at most k/λ). *Variance* is λ times the leverage: the posterior variance in squared reward units, which

@@ -1,4 +1,4 @@
-"""The four functions of DUETS §5 (spec §6), to be maximised, with their known maxima."""
+"""The four functions of DUETS §5 (theory §10.3), to be maximised, with their known maxima."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _branin(X: Floats) -> Floats:
 def branin() -> Problem:
     """Branin on [0, 1]², standardised to −(b − 44.81)/51.95 with b without its constant 10.
 
-    Three maxima of 1.0474 (spec §6; with the constant they would be 0.8549).
+    Three maxima of 1.0474 (theory §10.3; with the constant they would be 0.8549).
     """
     at = np.array([[-math.pi, 12.275], [math.pi, 2.275], [3.0 * math.pi, 2.475]])
     lowest = 10.0 / (8.0 * math.pi) - 10.0  # where the quadratic term is 0 and cos u is −1
@@ -134,7 +134,7 @@ def _hartmann4(X: Floats) -> Floats:
 def hartmann4() -> Problem:
     """Hartmann-4 on [0, 1]⁴: Σ α_i exp(−Σ_j A_ij (x_j − P_ij)²), the first four columns of Hartmann-6.
 
-    Its maximum is 3.7298 (by numerical search). The 3.731 of spec §6 is Picheny et al.'s −3.1355 for their
+    Its maximum is 3.7298 (by numerical search). The usual 3.731 is Picheny et al.'s −3.1355 for their
     scaled form converted back, and is not attained with these constants.
     """
     best = np.array([[0.18739527, 0.19415153, 0.55791778, 0.26477962]])

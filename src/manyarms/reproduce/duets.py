@@ -3,7 +3,7 @@
 Published: N = 10, T = 50, squared exponential kernel with length-scale 0.2 for Branin and 1 otherwise, noise
 of standard deviation 0.2, D = 10 (DisKernelUCB) and 20 (ApproxDisKernelUCB), T₁ = 2, p₀ = 10, the best β of
 {0.2, 0.5, 1, 2, 5} for each algorithm, 5 runs. Not published, and chosen here: λ = 0.2 and 2 000 random
-points as the candidates (spec §6); λ is varied once, to the noise variance 0.04. Points travel as their d
+points as candidates (theory §10.3); λ is varied once, to the noise variance 0.04. Points travel as their d
 features, as the paper counts them.
 """
 

@@ -1,6 +1,6 @@
 """Regret and time on Abalone and Cadata (BBKB Fig. 1 and 2; experiments of the BKB slides).
 
-Published (spec §6): Gaussian kernel with σ² = 5 (length-scale √5), F = 20, δ = 1/T, q̄ = 2, λ = 0.2, T = 10⁴.
+Published (theory §10.2): Gaussian kernel with σ² = 5 (l = √5), F = 20, δ = 1/T, q̄ = 2, λ = 0.2, T = 10⁴.
 Not published, and chosen here: noise of standard deviation 0.1 on rewards in [0, 1], standardised features,
 C̃ = 2 and the confidence width of the authors' code, ε = 0.1 for EpsGreedy. One choice is varied: with F = 20
 the exploration bonus exceeds the range of the rewards and all methods mostly explore, so F = 1 is run too.

@@ -2,7 +2,7 @@
 
 Published: f drawn from a Gaussian process on [0, 1] with a Gaussian kernel "of bandwidth σ² = 100",
 t ∈ {6, 63, 215} evaluations uniform in [0, 0.5], μ̃ ± 3σ̃. As a squared width 100 would make f constant, so
-it is read as a precision: k = exp(−100(x − y)²/2), length-scale 0.1 (spec §6). Not printed, and chosen here:
+it is read as a precision: k = exp(−100(x − y)²/2), l = 0.1 (theory §10.1). Not printed, and chosen here:
 noise of standard deviation 0.1, q̄ = 2, a grid of 401 points; λ is the noise variance 0.01, varied once to
 the 0.2 of the other experiments. BKB is updated after every evaluation; SoR uses the inducing points of BKB,
 and there are as many random Fourier features as inducing points.
@@ -56,7 +56,7 @@ def evaluations(kernel: ma.RBF, n_grid: int, t: int, noise_std: float, seed: int
 
 
 def bkb_posterior(data: Evaluations, kernel: ma.RBF, settings: Settings, seed: int) -> ma.Posterior:
-    """The posterior of BKB after it received the evaluations one by one (Algorithm 1 l. 9–14)."""
+    """The posterior of BKB after it received the evaluations one by one (BKB Algorithm 1)."""
     policy = ma.BKB(
         kernel=kernel, noise_std=settings["noise_std"], ridge=settings["ridge"],
         oversampling=settings["oversampling"], compaction=1.0,
@@ -78,7 +78,7 @@ def sor_posterior(data: Evaluations, kernel: ma.RBF, sketch: ma.Posterior) -> tu
 def fourier_posterior(
     data: Evaluations, kernel: ma.RBF, ridge: float, dimension: int, seed: int
 ) -> tuple[Floats, Floats]:
-    """The posterior of spec §1 in a random feature map of this width, whose residual is 0."""
+    """The posterior of theory §2.2 in a random feature map of this width, whose residual is 0."""
     pairs = max(1, round(dimension / 2))
     Z = RandomFourierFeatures(kernel, pairs, np.random.default_rng([seed, 3]), 1).matrix(data.grid)
     at = Z[data.arms]

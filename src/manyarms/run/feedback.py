@@ -202,7 +202,7 @@ def _should_compact(belief: Belief, drawn: int, fresh: int, pulled: int) -> bool
     """Whether the sketch is too large relative to a fresh draw, and should be rebuilt from scratch.
 
     Rebuilding on m arms costs O(A·m²), an append O(A·m), so it pays off after a fraction of m renewals.
-    A sketch that stays larger for a while only costs time, never accuracy (spec §1). A compaction
+    A sketch that stays larger for a while only costs time, never accuracy (theory §2.3). A compaction
     factor of 1 asks for a fresh draw every time, whatever it costs. If very many results arrive at once
     (for example a table of earlier measurements), rebuilding from scratch is cheaper anyway.
     """

@@ -90,27 +90,60 @@ def maximize(
     Ctrl-C returns the result so far, and `RunStoppedError` contains it if a worker, the executor or the
     progress function fails. Both can be resumed.
     """
+    minimized = settings.pop("minimize", False)
+    run, failures = _new_or_resumed(pool, budget, policy, seed, resume, minimize=minimized, **settings)
+    return _run(run, f, executor, progress, failures)
+
+
+def minimize(
+    f: Callable[[Arm], float],
+    pool: Pool,
+    budget: int,
+    policy: Policy | None = None,
+    seed: int = 0,
+    executor: Executor | None = None,
+    progress: bool | Progress = False,
+    *,
+    resume: Result | None = None,
+    **settings: Any,
+) -> Result:
+    """Search the pool for the arm with the smallest f(arm), with `budget` noisy evaluations.
+
+    The arguments are those of `maximize`. Rewards, predictions and intervals keep the sign of f.
+    """
+    run, failures = _new_or_resumed(pool, budget, policy, seed, resume, minimize=True, **settings)
+    return _run(run, f, executor, progress, failures)
+
+
+def _new_or_resumed(
+    pool: Pool, budget: int, policy: Policy | None, seed: int, resume: Result | None, *,
+    minimize: bool, **settings: Any,
+) -> tuple[Optimizer, dict[int, str]]:  # fmt: skip
+    """A new run or the one to be resumed, and its failures so far."""
     budget = count("budget", budget)
-    if executor is not None and not hasattr(executor, "submit"):
-        raise InvalidParameterError("executor", executor, "a concurrent.futures.Executor or None")
     if resume is None:
-        run = Optimizer(pool, policy, seed, budget=budget, **settings)
-    else:
-        run = _resumed(resume, pool, budget, changed=policy is not None or bool(settings))
-    failures = {} if resume is None else dict(resume.failures)
-    report = _print_progress if progress is True else progress or None
-    return _finished(run, f, budget, executor, report, failures)
+        return Optimizer(pool, policy, seed, budget=budget, minimize=minimize, **settings), {}
+    run = resume.optimizer
+    if policy is not None or settings or pool is not run.pool or minimize != run.context.minimize:
+        rule = "given with the same pool and goal and no other settings"
+        raise InvalidParameterError("resume", "another pool, goal or settings", rule)
+    run.budget = budget
+    return run, dict(resume.failures)
 
 
-def _finished(
+def _run(
     run: Optimizer,
     f: Callable[[Arm], float],
-    budget: int,
     executor: Executor | None,
-    report: Progress | None,
+    progress: bool | Progress,
     failures: dict[int, str],
 ) -> Result:
-    """Run the loop to its end; the exceptions that may stop it are explained in `maximize`."""
+    """Run the loop to its end; `maximize` explains what may stop it."""
+    if executor is not None and not hasattr(executor, "submit"):
+        raise InvalidParameterError("executor", executor, "a concurrent.futures.Executor or None")
+    report = _print_progress if progress is True else progress or None
+    budget = run.budget
+    assert budget is not None
     try:
         _loop(run, f, budget, executor, report, failures)
     except KeyboardInterrupt:
@@ -126,15 +159,6 @@ def _finished(
         text = f"the run stopped: {type(problem).__name__}: {problem}"
         raise RunStoppedError(text, _result(run, failures, interrupted=True)) from problem
     return _result(run, failures)
-
-
-def _resumed(resume: Result, pool: Pool, budget: int, changed: bool) -> Optimizer:
-    """The run of an earlier result with a new budget; an error if pool, policy or settings were changed."""
-    if changed or pool is not resume.optimizer.pool:
-        rule = "given with the same pool and no other settings"
-        raise InvalidParameterError("resume", "another pool or settings", rule)
-    resume.optimizer.budget = budget
-    return resume.optimizer
 
 
 def _all_failed(text: str, run: Optimizer, failures: dict[int, str]) -> AllFailedError:

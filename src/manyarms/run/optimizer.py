@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from manyarms.choice.prior_draws import CorrectedPrior, PriorSampler
+from manyarms.choice.prior_draws import CorrectedPrior
 from manyarms.choice.prior_features import prior_over
 from manyarms.choice.thompson_draws import FunctionDraws, draw_functions
 from manyarms.errors import NoResultsError
@@ -183,6 +183,16 @@ class Optimizer:
     # ------------------------------------------------------------------ reading
 
     @property
+    def context(self) -> RunContext:
+        """The fixed part of the run: pool, requested policy, seed and settings."""
+        return self._context
+
+    @property
+    def state(self) -> RunState:
+        """The changing part of the run as one immutable value."""
+        return self._state
+
+    @property
     def pool(self) -> Pool:
         """The candidates."""
         return self._context.pool
@@ -217,10 +227,9 @@ class Optimizer:
         return self._state.belief.policy
 
     @property
-    def prior(self) -> PriorSampler | None:
+    def prior(self) -> CorrectedPrior | None:
         """The prior of Thompson draws; None if the posterior's feature map is enough or nothing is drawn."""
-        prior = self._state.belief.prior
-        return None if prior is None else prior.sampler
+        return self._state.belief.prior
 
     @property
     def posterior(self) -> Posterior:

@@ -44,8 +44,13 @@ def read_archive(
     if older is not None and found in older:
         return older[found](manifest, arrays)
     if found != version:
-        raise CheckpointError(f"{name}: format version {found}, this package reads version {version}")
-    plain: dict[str, Any] = _with_arrays(manifest, arrays)
+        older_release = isinstance(found, int) and found < version
+        hint = "load it with the release that saved it" if older_release else "it needs a newer release"
+        raise CheckpointError(f"{name}: format version {found}, this package reads version {version}: {hint}")
+    try:
+        plain: dict[str, Any] = _with_arrays(manifest, arrays)
+    except KeyError as missing:
+        raise CheckpointError(f"{name}: damaged: the array {missing} is missing") from None
     return plain
 
 

@@ -1,8 +1,8 @@
-"""ApproxDisKernelUCB (Li et al. 2022; spec §5): BKB-like agents in one common embedding.
+"""ApproxDisKernelUCB (Li et al. 2022; theory §9.8): BKB-like agents in one common embedding.
 
 After a pull an agent requests a sync when Σ σ̃²_lastsync(x_s) over its new points > D. In a sync every agent
 samples inducing points from its own data by leverage score and uploads them; the server merges them,
-leaves out dependent ones, and broadcasts S in the order that fixes the common Cholesky basis (spec §5, "one
+leaves out dependent ones, and broadcasts S in the order that fixes the Cholesky basis (theory §9.3, "one
 basis"); agents upload ZᵀZ and Zᵀy of all their data; the server broadcasts the sums. Between syncs an agent
 adds its own new points to its copy.
 """

@@ -1,4 +1,4 @@
-"""DisKernelUCB (Li et al. 2022; spec §5): GP-UCB agents that pool all their data when one has learned enough.
+"""DisKernelUCB (Li et al. 2022; theory §9.7): GP-UCB agents that pool all data when one has learned enough.
 
 After a pull an agent requests a sync when (new points)·log(det(I+K_now/λ)/det(I+K_lastsync/λ)) > D. Then
 every agent uploads its new pairs (x, y) and receives those of the others.

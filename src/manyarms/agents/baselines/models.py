@@ -98,7 +98,7 @@ class ExactPointModel:
 class SparseModel:
     """A sparse posterior in a fixed embedding: V and b summed over the agents, plus the agent's newer pulls.
 
-    Before the first sync the embedding is empty: mean 0, leverage k/λ (spec §5). On a pool the embedding of
+    Before the first sync it is empty: mean 0, leverage k/λ (theory §9.8). On a pool the embedding of
     every arm is stored, so that a pull costs one pass over it.
     """
 
@@ -148,7 +148,7 @@ class SparseModel:
         return self._leverage(self.embedding.matrix(features), prior, self._inverse_at_sync)
 
     def add(self, keys: NDArray[Any], rewards: Floats) -> None:
-        """One's own pulls, one after the other (spec §1: V⁻¹ falls by ggᵀ/(1+zᵀg))."""
+        """One's own pulls, one after the other (theory §2.4: V⁻¹ falls by ggᵀ/(1+zᵀg))."""
         features = keys if self._pool is None else self._pool.take(keys)
         for z, reward in zip(self.embedding.matrix(features), rewards, strict=True):
             g = self._inverse @ z

@@ -1,4 +1,4 @@
-"""N-KernelUCB: N separate GP-UCB agents that never talk. The floor of communication (spec §5)."""
+"""N-KernelUCB: N separate GP-UCB agents that never talk. The floor of communication (theory §9.6)."""
 
 from __future__ import annotations
 

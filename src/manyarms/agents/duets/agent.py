@@ -1,4 +1,4 @@
-"""DUETS, the agent's side (DUETS Algorithm 1, with the misprints of spec §5 corrected).
+"""DUETS, the agent's side (DUETS Algorithm 1, with the misprints of theory §11 corrected).
 
 ready ──Inducing──▶ pulling ──rewards──▶ reported ──Solution──▶ trim, next epoch, ready
   └────Confirm────▶ pulling (last epoch) ──rewards──▶ done, nothing is sent

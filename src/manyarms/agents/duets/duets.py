@@ -1,4 +1,4 @@
-"""DUETS: distributed uniform exploration of trimmed sets (Pavlovic, Salgia, Zhao 2024; spec §5).
+"""DUETS: distributed uniform exploration of trimmed sets (Pavlovic, Salgia, Zhao 2024; theory §9.1).
 
 In each epoch every agent pulls arms drawn uniformly from the common active set with its private coin. The
 server replays the coins, so the agents do not send their arms. It chooses a few inducing points, receives one

@@ -47,7 +47,7 @@ class Exploration:
         return math.sqrt(self.settings.ridge * self.max_leverage)
 
     def inclusion(self, oversampling: float) -> float:
-        """p_j = min(1, p₀·max σ²), on the ridge-leverage scale (spec §1)."""
+        """p_j = min(1, p₀·max σ²), on the ridge-leverage scale (theory §9.1)."""
         return min(1.0, oversampling * self.max_leverage)
 
     def inducing(self, inclusion: float, coin: Coin, epoch: int) -> NDArray[Any]:

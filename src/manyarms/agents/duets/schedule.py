@@ -13,7 +13,7 @@ TrimWidth = Literal["printed", "proved"] | float
 
 
 def epoch_lengths(horizon: int, first: int) -> tuple[int, ...]:
-    """T_1 = `first`, T_j = ⌊√(T·T_{j−1})⌋, the last one cut so that they sum to T (spec §5).
+    """T_1 = `first`, T_j = ⌊√(T·T_{j−1})⌋, the last one cut so that they sum to T (theory §9.2).
 
     >>> epoch_lengths(50, 2)
     (2, 10, 22, 16)
@@ -45,7 +45,7 @@ def trim_width(width: TrimWidth, norm_bound: float, noise_std: float, ridge: flo
 
     "printed": B + R√((2/λ) log(2/δ')), which is proved for the exact mean (DUETS Lemma 2.5).
     "proved": the sparse mean needs (1+√2)B + … on σ̃, and σ̃ ≤ √3σ turns that into √3 times on σ_max
-    (spec §3). A number is used as it is.
+    (theory §4.8). A number is used as it is.
     """
     if not isinstance(width, str):
         return non_negative("width", width)

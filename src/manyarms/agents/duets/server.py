@@ -1,4 +1,4 @@
-"""DUETS, the server's side (DUETS Algorithm 2, with the misprints of spec §5 corrected).
+"""DUETS, the server's side (DUETS Algorithm 2, with the misprints of theory §11 corrected).
 
 collecting Ready ──all, or timeout──▶ S_j sent, collecting ProjectedRewards ──▶ Solution sent, next epoch
       └────last epoch──▶ Confirm sent, done

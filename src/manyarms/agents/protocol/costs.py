@@ -1,4 +1,4 @@
-"""The communication cost of a run, counted where messages are sent (DUETS §2).
+"""The communication cost of a run, counted where messages are sent (DUETS §2, theory §9.5).
 
 The uplink is the number of reals sent by an agent, averaged over the agents. The downlink is the number of
 reals received by an agent, averaged over the agents: a broadcast to all agents counts its size once, and a

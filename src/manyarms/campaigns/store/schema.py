@@ -105,6 +105,7 @@ TICKETS = Table(
     Column("predicted_std", Float, nullable=False),
     Column("predicted_lower", Float),  # the 90 % prediction interval; NULL: not recorded
     Column("predicted_upper", Float),
+    Column("reason", Text),  # why the arm was chosen (`Batch.why`); NULL: not recorded
     Column("state", String(9), nullable=False, server_default=OPEN),
     Column("forgotten_sequence", Integer),
     Column("worker", Text),  # the run or person that measures it, if known
@@ -179,13 +180,23 @@ def create_tables(connection: Connection) -> None:
 
 def add_intervals(connection: Connection) -> None:
     """Version 2: the prediction interval of a ticket."""
+    _add_ticket_columns(connection, {"predicted_lower": "FLOAT", "predicted_upper": "FLOAT"})
+
+
+def add_reasons(connection: Connection) -> None:
+    """Version 3: why the arm of a ticket was chosen."""
+    _add_ticket_columns(connection, {"reason": "TEXT"})
+
+
+def _add_ticket_columns(connection: Connection, columns: dict[str, str]) -> None:
     there = {column["name"] for column in inspect(connection).get_columns(TICKETS.name)}
-    for name in ("predicted_lower", "predicted_upper"):
-        if name not in there:  # `create_tables` of this version already adds them
-            connection.execute(text(f"ALTER TABLE {TICKETS.name} ADD COLUMN {name} FLOAT"))
+    for name, kind in columns.items():
+        if name not in there:  # `create_tables` already adds every column of the present version
+            connection.execute(text(f"ALTER TABLE {TICKETS.name} ADD COLUMN {name} {kind}"))
 
 
-STEPS: tuple[Step, ...] = (create_tables, add_intervals)  # STEPS[i] upgrades version i to version i + 1
+# STEPS[i] upgrades version i to version i + 1.
+STEPS: tuple[Step, ...] = (create_tables, add_intervals, add_reasons)
 
 
 def version(connection: Connection) -> int:

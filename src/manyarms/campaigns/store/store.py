@@ -70,6 +70,7 @@ class Ticket:
     predicted_std: float
     predicted_lower: float | None
     predicted_upper: float | None
+    reason: str | None  # why the arm was chosen; None: handed out before reasons were recorded
     state: str
     worker: str | None
     lease_until: float | None
@@ -322,8 +323,8 @@ class Store:
 
 
 _TICKET_COLUMNS = (
-    "ticket", "batch", "arm", "predicted", "predicted_std", "predicted_lower", "predicted_upper", "state",
-    "worker", "lease_until",
+    "ticket", "batch", "arm", "predicted", "predicted_std", "predicted_lower", "predicted_upper",
+    "reason", "state", "worker", "lease_until",
 )  # fmt: skip
 
 

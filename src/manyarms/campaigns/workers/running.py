@@ -172,7 +172,7 @@ class _Runner:
             orphans = orphans[:at_most]
             tickets = [each.ticket for each in orphans]
             store.lease(connection, tickets, self.name, moment + self.plan.lease_seconds)
-        return self.campaign.reissued(orphans, "adopted from an ended run")
+        return self.campaign.reissued(orphans)
 
     # ------------------------------------------------------------------ measuring
 
