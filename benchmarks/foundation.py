@@ -53,7 +53,7 @@ def step(posterior: ma.Posterior, arm: int, reward: float) -> tuple[np.ndarray, 
 
 
 def textbook(features: np.ndarray, arms: np.ndarray, rewards: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same mean and variance with nothing kept: kernel, embedding and V anew (theory §2.2 as printed)."""
+    """The same mean and variance with kernel matrix, embedding and V computed from scratch (theory §2.2)."""
     K_S = KERNEL.matrix(features[arms], features[arms])
     values, vectors = np.linalg.eigh(K_S)
     kept = values > 1e-10 * values[-1]

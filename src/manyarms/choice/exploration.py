@@ -40,10 +40,7 @@ class WithExploration:
 
 
 def plausible_maximizers(context: BatchContext) -> Ints:
-    """The allowed arms whose upper bound reaches the highest lower bound, limited to the top tenth.
-
-    See theory §8.6.
-    """
+    """The allowed arms whose upper bound reaches the highest lower bound, at most a tenth (theory §8.6)."""
     left = np.flatnonzero(context.allowed > 0)
     leverage = context.overlay.leverage() if context.overlay.pulls else context.posterior.leverage
     mean, reach = context.posterior.mean[left], context.width * np.sqrt(leverage[left])

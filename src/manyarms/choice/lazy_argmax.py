@@ -2,8 +2,8 @@
 
 The bound of an arm at the last feedback remains valid as an upper limit for the whole batch. It is therefore
 enough to track the exact bounds of a few arms: as long as the best of them exceeds the old bounds of all
-other arms, no other arm has to be evaluated (BBKB l. 7–8 and "lazy UCB evaluation"). The arms chosen are the
-same as with eager evaluation of every arm (theory §5.1).
+other arms, no other arm has to be evaluated (BBKB l. 7–8, theory §5.1). The arms chosen are the
+same as with eager evaluation of every arm.
 
 Ties go to the lowest index. Two bounds count as tied if rounding errors can explain their difference. Arms
 with equal features are then chosen by index, and the choice does not depend on the order of summation.

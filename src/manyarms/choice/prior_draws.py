@@ -1,7 +1,7 @@
 """Functions drawn from the prior, g(x) = p(x)ᵀw with standard normal w, at every arm of a pool at once.
 
-S-GP-TS splits a posterior draw into a prior draw and its correction (theory §7.1). What
-the correction leaves of g is the residual e(x) = g(x) − z(x)ᵀL⁻¹g(Z), whose exact variance is
+S-GP-TS splits a posterior draw into a prior draw g and its correction at the inducing arms Z (theory §7.1).
+After the correction, the residual e(x) = g(x) − z(x)ᵀL⁻¹g(Z) remains, whose exact variance is
 k(x, x) − ‖z(x)‖². A feature map p is not exact, and where the posterior variance is small the error of p is
 no longer negligible: too few eigenfunctions give too small a variance, other maps too large a one. The
 actual variance v(x) of e is therefore kept up to date, and draws are adjusted to the exact variance at every

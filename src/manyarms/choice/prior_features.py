@@ -1,4 +1,4 @@
-"""The choice of the feature map p through which functions are drawn from the prior of a kernel (theory §7.3).
+"""The choice of the feature map p through which prior functions of a kernel are drawn (theory §7.3).
 
 | map | suitable for | dimension |
 |---|---|---|

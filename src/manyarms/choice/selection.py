@@ -98,11 +98,11 @@ def _reason_to_stop(context: BatchContext, size: int, reason: str | None) -> str
 
 @dataclass(frozen=True)
 class UpperBounds:
-    """The arm with the highest mean + β σ̃_t; within a batch the mean is fixed and variances are hallucinated.
+    """The arm with the highest μ̃ + β σ̃_t (theory §5.1); a batch fixes the mean and hallucinates variances.
 
     β is valid while no variance has shrunk by a factor of more than `batch_ratio` since the last feedback.
     Beyond that (in a batch of exactly n arms, or with many results pending), β is multiplied by the square
-    root of the excess (theory §5.1, theory §6.7).
+    root of the excess (theory §6.7).
     """
 
     def fill(self, context: BatchContext) -> FilledBatch:
@@ -137,10 +137,7 @@ def _widened(context: BatchContext, meter: Meter) -> float:
 
 @dataclass(frozen=True)
 class RepeatTop:
-    """mini-GP-UCB: B = max(1, ⌊(C²−1)/σ²⌋) pulls of the arm with the highest upper bound, as one batch.
-
-    See theory §5.6.
-    """
+    """mini-GP-UCB: B = max(1, ⌊(C²−1)/σ²⌋) pulls of the arm with the highest bound (theory §5.6)."""
 
     growth: float  # C
 
@@ -168,10 +165,7 @@ class RepeatTop:
 
 @dataclass(frozen=True)
 class EpsilonGreedy:
-    """The arm with the highest mean or, with probability `explore`, a random arm; no arm twice in a batch.
-
-    See theory §5.15.
-    """
+    """The highest mean or, with probability `explore`, a random arm; none twice in a batch (theory §5.15)."""
 
     explore: float
 
@@ -208,8 +202,8 @@ class EpsilonGreedy:
 class ThompsonDraws:
     """Thompson sampling: each pick is the maximiser of its own function drawn from the posterior.
 
-    The draws of a batch are independent and do not depend on pending pulls. With `distinct`, no arm is in a
-    batch twice: if the maximiser of a draw is already in the batch, the next best arm is taken (theory §7.5).
+    The draws of a batch are independent of each other and of pending pulls (theory §7.5). With `distinct`, no
+    arm is in a batch twice: if the maximiser of a draw is already in the batch, the next best arm is taken.
     """
 
     batch_size: int = 1
@@ -278,7 +272,7 @@ class StartWith:
 
 @dataclass(frozen=True)
 class UniformStart:
-    """The first pull of a run: one arm uniformly at random, its own batch (theory §5.1)."""
+    """The first batch of a run: one arm, chosen uniformly at random (theory §5.1)."""
 
     def fill(self, context: BatchContext) -> FilledBatch:
         """Exactly n different random arms if n were asked for, otherwise one."""

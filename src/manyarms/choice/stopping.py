@@ -1,8 +1,8 @@
 """Stopping rules: when a batch ends and feedback is used. A rule is immutable; each batch has its own meter.
 
-A meter counts every pick and returns None (continue) or the reason to stop. The pick that exceeds the
-bound is the last of its batch (theory §6.1). `ratio` is how far, by this rule's bound, some arm's σ̃² may have
-shrunk (as a factor) since the last feedback.
+A meter counts every pick and returns None (continue) or the reason to stop. The pick that exceeds the bound
+is the last of its batch (theory §6.1). `ratio` is the factor by which the σ̃² of some arm may have shrunk
+since the last feedback, as bounded by the rule.
 """
 
 from __future__ import annotations
@@ -50,10 +50,7 @@ class StoppingRule(Protocol):
 
 
 class _VarianceSum:
-    """1 + Σ σ̃²_fb(x_s), the factor by which any σ̃² may have shrunk (Lemma 4 of BBKB for variances).
-
-    See theory §2.5.
-    """
+    """1 + Σ σ̃²_fb(x_s), the factor by which any σ̃² may have shrunk (theory §2.5)."""
 
     def __init__(self) -> None:
         self.ratio = 1.0
@@ -108,10 +105,7 @@ class _FixedSizeMeter(_VarianceSum):
 
 @dataclass(frozen=True)
 class GlobalRatio:
-    """BBKB: stop when 1 + Σ_s σ̃²_fb(x_s) > C̃ (Alg. 1 l. 5, which prints σ̃; the proofs use σ̃²).
-
-    See theory §6.4.
-    """
+    """BBKB: stop when 1 + Σ_s σ̃²_fb(x_s) > C̃ (theory §6.4; Alg. 1 l. 5 prints σ̃, the proofs use σ̃²)."""
 
     bound: float
 
@@ -223,7 +217,7 @@ class _LocalMeter:
 
 @dataclass(frozen=True)
 class ProductRatio:
-    """GP-BUCB in the form of the BBKB paper: stop when Π_s (1 + σ²_fb(x_s)) > C̃ (theory §6.6)."""
+    """GP-BUCB in the form of BBKB §3: stop when Π_s (1 + σ²_fb(x_s)) > C̃ (theory §6.6)."""
 
     bound: float
 
@@ -237,10 +231,7 @@ class ProductRatio:
 
 @dataclass(frozen=True)
 class InformationGain:
-    """GP-AUCB: stop when Π_s (1 + σ²_{s−1}(x_s)), the exact information gain of the batch, exceeds C̃.
-
-    See theory §6.6.
-    """
+    """GP-AUCB: stop when Π_s (1 + σ²_{s−1}(x_s)) > C̃, the information gain of the batch (theory §6.6)."""
 
     bound: float
 

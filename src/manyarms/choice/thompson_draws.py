@@ -1,7 +1,7 @@
 """Thompson draws: functions drawn from the sparse posterior, each a prior draw plus its correction.
 
 With inducing arms Z, L Lᵀ = K_ZZ and z(x) = L⁻¹k_Z(x), rule (6) of S-GP-TS in the corrected form of
-theory §7.2 reads, after L is multiplied out (S_u = τ L V⁻¹ Lᵀ, m_u = L V⁻¹ b),
+theory §7.2 becomes, after multiplying out L (S_u = τ L V⁻¹ Lᵀ, m_u = L V⁻¹ b),
 
     f̃(x) = z(x)ᵀθ + α e(x),     θ = V⁻¹b + α √τ V^{−½} ε,     e(x) = g(x) − z(x)ᵀL⁻¹g(Z),    ε ~ N(0, I).
 

@@ -1,4 +1,4 @@
-"""Confidence widths β: how many σ̃ above the mean an arm may still be (theory §4).
+"""Confidence widths β: the upper bound of an arm is its mean plus β σ̃ (theory §4).
 
 Every width is a function of the run so far (`RunStatistics`) and of what is assumed (`Assumptions`), and its
 docstring names the theorem. All widths multiply σ̃ on the ridge-leverage scale. A width given as a number
@@ -69,7 +69,7 @@ Width = Callable[[RunStatistics, Assumptions], float]
 def exact(seen: RunStatistics, given: Assumptions) -> float:
     """√λF + ξ√(log det(K/λ+I) + 2 log(1/δ)): Abbasi-Yadkori et al. 2011 Theorem 2, with √C̃ in a batch.
 
-    BKB (7) and Proposition 11 print it without the factor ½ of the log-determinant; this is the sharp form
+    BKB (7) and Proposition 11 print it without the factor ½ of the log-determinant; the form here is sharp
     (theory §4.2).
     """
     noise = given.noise_std * math.sqrt(seen.log_det + 2 * given.log_risk)
@@ -92,8 +92,8 @@ def _bkb(seen: RunStatistics, given: Assumptions, log_factor: float) -> float:
 def bkb(seen: RunStatistics, given: Assumptions) -> float:
     """BKB Theorem 2: 2ξ√(α L Σ n_i σ̃²(x_i) + log(1/δ)) + (1 + 1/√(1−ε)) √λF.
 
-    L = (1 + log(κ²t/λ + 1))/2 as in the proof; the printed L = log(κ²t) is zero at t = 1 for κ = 1
-    (theory §4.3).
+    L = (1 + log(κ²t/λ + 1))/2 as in the proof; the printed L = log(κ²t) is zero at t = 1 for
+    κ = 1 (theory §4.3).
     """
     return _bkb(seen, given, (1 + math.log(seen.prior_variance * seen.pulls / given.ridge + 1)) / 2)
 
@@ -219,7 +219,8 @@ def width_named(width: str | float, aliases: dict[str, str] | None = None) -> Wi
 def surprise(t: int, width: float, std: float, given: Assumptions) -> float:
     """The deviation of a reward from the mean above which F must be too small: βσ̃ + ξ√(2 log(2t²/δ)).
 
-    Guess-and-double for an unknown norm bound; without the noise term F would explode (theory §4.9).
+    This is the test of guess-and-double for an unknown norm bound F. Without the noise term, F would grow
+    without bound (theory §4.9).
     """
     return width * std + given.noise_std * math.sqrt(2 * math.log(2 * max(t, 1) ** 2 / given.delta))
 
@@ -233,8 +234,5 @@ def duets_printed(given: Assumptions) -> float:
 
 
 def duets_proved(given: Assumptions) -> float:
-    """The width that the proof of Lemma 2.5 gives for the sparse mean: (1+√2)B + R√((2/λ) log(2/δ')).
-
-    See theory §4.8.
-    """
+    """The width that the proof gives for the sparse mean: (1+√2)B + R√((2/λ) log(2/δ')) (theory §4.8)."""
     return duets_printed(given) + math.sqrt(2) * given.norm_bound

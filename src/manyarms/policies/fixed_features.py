@@ -13,8 +13,9 @@ from manyarms.sketch.inducing import InducingRule, NoArms
 class FixedFeatures(Policy):
     """Bayesian linear regression on a feature map that is chosen before the first pull.
 
-    The model contains only functions in the span of the map, and its variance has no residual term. Where
-    the features are too few, it becomes certain of what it has never seen (theory §2.2).
+    The model contains only functions in the span of the map, and its variance has no residual term. If the
+    dimension of the map is too low, the model becomes overconfident about arms unlike those pulled (variance
+    starvation, theory §2.2).
     """
 
     keeps_residual: ClassVar[bool] = False

@@ -1,7 +1,4 @@
-"""GP-BUCB: GP-UCB in batches; within a batch the mean is fixed and the variance is hallucinated.
-
-See theory §5.4.
-"""
+"""GP-BUCB (theory §5.4): GP-UCB in batches with a fixed mean and a hallucinated variance."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ class GPBUCB(Policy):
     """Desautels et al. 2014, on the exact posterior.
 
     batch_ratio: C̃ ≥ 1, the bound of the stopping rules "product" and "information".
-    stop: "product" ends a batch when Π(1+σ²_fb) > C̃ (the form in the BBKB paper), "information" when the
+    stop: "product" ends a batch when Π(1+σ²_fb) > C̃ (the form in BBKB §3), "information" when the
         exact information gain Π(1+σ²_{s−1}) exceeds C̃ (their GP-AUCB), "fixed" after `batch_size` picks.
     batch_size: the size of batches with stop="fixed".
 

@@ -1,4 +1,4 @@
-"""GP-TS: Thompson sampling from the exact posterior, the reference for the sparse forms (theory §5.7)."""
+"""GP-TS (theory §5.7): Thompson sampling from the exact posterior, the reference for the sparse forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GP-UCB: the highest upper bound of the exact posterior, with feedback after every pull (theory §5.2)."""
+"""GP-UCB (theory §5.2): the highest upper bound of the exact posterior, with feedback after every pull."""
 
 from __future__ import annotations
 

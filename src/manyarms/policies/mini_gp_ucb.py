@@ -1,4 +1,4 @@
-"""mini-GP-UCB: exact GP-UCB that pulls each chosen arm several times before the next choice (theory §5.6)."""
+"""mini-GP-UCB (theory §5.6): exact GP-UCB that pulls each chosen arm several times before the next choice."""
 
 from __future__ import annotations
 

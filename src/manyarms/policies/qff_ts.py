@@ -1,4 +1,4 @@
-"""QFF-TS: Thompson sampling with quadrature Fourier features, which are accurate for few features."""
+"""QFF-TS (theory §5.10): Thompson sampling with quadrature Fourier features, for arms with few features."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RFF-TS: Thompson sampling with random Fourier features; overconfident if there are too few of them."""
+"""RFF-TS (theory §5.9): Thompson sampling with random Fourier features, overconfident with too few."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""SOFUL: OFUL or linear Thompson sampling, with the matrix V sketched by frequent directions.
-
-See theory §5.13.
-"""
+"""SOFUL (theory §5.13): OFUL or linear Thompson sampling, with V sketched by frequent directions."""
 
 from __future__ import annotations
 

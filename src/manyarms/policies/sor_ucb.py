@@ -1,7 +1,4 @@
-"""SoR-UCB: BKB without the residual in the variance; provided for comparison, not recommended.
-
-See theory §5.11.
-"""
+"""SoR-UCB (theory §5.11): BKB without the residual in the variance, for comparison only."""
 
 from __future__ import annotations
 

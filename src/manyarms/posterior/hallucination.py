@@ -1,9 +1,9 @@
 """Hallucinated pulls: pulls without a reward yet, which reduce the variance but not the mean.
 
-The posterior itself stays as it was at the last feedback (BBKB's fb[t]). Hallucinated pulls of arm s reduce
-zᵀV⁻¹z of every arm x by c(x)² · n/(1 + n c(s)), with c(x) = z(x)ᵀ V_t⁻¹ z(s) and n the number
-of pulls in a row (theory §2.5). Only arms that are *watched* are kept up to date at each
-pull, which makes a batch cheap. The leverage of any other arm can be computed at any time.
+The posterior itself stays as it was at the last feedback (BBKB's fb[t]). A streak of n hallucinated pulls of
+arm s reduces zᵀV⁻¹z of every arm x by c(x)² · n/(1 + n c(s)), with c(x) = z(x)ᵀ V_t⁻¹ z(s) (theory §2.5).
+Only the leverage of *watched* arms is updated at each pull, which makes a batch cheap. The leverage of any
+other arm can be computed at any time.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from manyarms.support.validation import Floats, Ints, arm_index, arm_indices, co
 
 
 class History:
-    """Sufficient statistics of all rewards; `len(history)` is the number of *different* arms pulled.
+    """Sufficient statistics of all rewards (theory §2.1); `len` is the number of *different* arms pulled.
 
     `n_arms` is the number of arms of the pool. `added` returns a longer history and does not modify this one;
     `add` modifies it in place. See theory §2.1.

@@ -17,8 +17,8 @@ class InversePrecision:
     """V⁻¹ = pad(base) + Σ_j signs[j] · terms[:, j] terms[:, j]ᵀ, where pad adds zero rows and columns.
 
     Both ways in which V grows are low-rank updates of its inverse: a pull subtracts one term per arm, an
-    appended column of z adds one (theory §2.4). Rows of `terms` beyond the base belong
-    to columns appended since the last fold.
+    appended column of z adds one (theory §2.4). The rows of `terms` beyond the size of `base` belong to
+    columns appended since the terms were last added to `base`.
     """
 
     base: Floats

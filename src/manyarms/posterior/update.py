@@ -2,8 +2,8 @@
 
 The small parts (the pulled arms, V⁻¹, the weights) are updated first. They determine which linear forms of
 z(x) are needed for each arm x: zᵀz_s for a new column, zᵀH for the corresponding border of V, and zᵀG for the
-pulls. All of these forms are then computed in a single pass over the stored
-columns, O(A·m) for the whole step (theory §2.4).
+pulls. All of these forms are then computed in a single pass over the stored columns, so that the whole step
+costs O(A·m) (theory §2.4).
 
 Notation: S the a appended arms, P the pulled arms, U the u arms pulled in this step, z of each arm as a row;
 V = Z_Pᵀ N Z_P + λI; C = Z_Pᵀ N z_new; H = V⁻¹C; D = z_newᵀ N z_new + λI − CᵀH; w = V⁻¹b.

@@ -130,8 +130,7 @@ def _selection_rule(
     """The initial design until it has been handed out; then, once there are results, the policy's rule.
 
     A batch of a given size that is larger than the rest of the design is filled up by the policy. The final
-    batch ignores the design. With the practical width of a learned model, large batches have exploration
-    arms.
+    batch ignores the design. With a learned model's practical width, large batches have exploration arms.
     """
     left = () if final and state.belief.state.pulls else _left_of_design(state, allowed)
     if not state.belief.state.pulls:

@@ -26,7 +26,7 @@ from manyarms.sketch.inducing import KDPP, Candidates, Draw, IncrementalLeverage
 from manyarms.support.validation import Floats, Ints
 
 _MAX_DOUBLINGS = 60
-_BULK = 256  # number of new arms from which on they are processed together
+_BULK = 256  # above this number of arms, rebuilding is cheaper than appending
 _REBUILD_PAYS = 4  # the sketch is rebuilt on m arms at most every m/4 renewals
 
 
@@ -86,8 +86,7 @@ def _conditioned_from_scratch(belief: Belief, seen: Targets, basis: Ints, rng: n
     """Condition on a whole history at once, as is needed after the kernel has changed.
 
     The leverage scores under the new kernel are computed from a posterior on the pulled arms alone. Its
-    inducing arms are all pulled arms or, if there are many, those in `basis`. There is one pass over the
-    pool.
+    inducing arms are all pulled arms or, if there are many, those in `basis`. The pool is read only once.
     """
     process, leverage = belief.process, np.zeros(len(seen.arms))
     if process.feature_map is None:
@@ -157,9 +156,7 @@ def _draw(belief: Belief, new: Ints, pulls: Floats, rng: np.random.Generator) ->
     state, memory = belief.state, belief.memory
     arms, counts = state.counted(new, pulls)
     inclusion = np.zeros(len(arms))
-    if isinstance(
-        belief.policy.inducing_rule(), IncrementalLeverage | KDPP
-    ):  # other rules do not use the previous draw
+    if isinstance(belief.policy.inducing_rule(), IncrementalLeverage | KDPP):  # rules that use the last draw
         drawn = dict(zip(memory.drawn, memory.probabilities, strict=True))
         fresh = set(new.tolist())
         inclusion = np.array([drawn.get(arm) or (-1.0 if arm in fresh else 0.0) for arm in arms.tolist()])

@@ -91,7 +91,7 @@ def maximize(
     progress function fails. Both can be resumed.
     """
     minimized = settings.pop("minimize", False)
-    run, failures = _begun(pool, budget, policy, seed, resume, minimize=minimized, **settings)
+    run, failures = _new_or_resumed(pool, budget, policy, seed, resume, minimize=minimized, **settings)
     return _run(run, f, executor, progress, failures)
 
 
@@ -109,17 +109,17 @@ def minimize(
 ) -> Result:
     """Search the pool for the arm with the smallest f(arm), with `budget` noisy evaluations.
 
-    The arguments are those of `maximize`. Rewards, predictions and intervals have the sign of f.
+    The arguments are those of `maximize`. Rewards, predictions and intervals keep the sign of f.
     """
-    run, failures = _begun(pool, budget, policy, seed, resume, minimize=True, **settings)
+    run, failures = _new_or_resumed(pool, budget, policy, seed, resume, minimize=True, **settings)
     return _run(run, f, executor, progress, failures)
 
 
-def _begun(
+def _new_or_resumed(
     pool: Pool, budget: int, policy: Policy | None, seed: int, resume: Result | None, *,
     minimize: bool, **settings: Any,
 ) -> tuple[Optimizer, dict[int, str]]:  # fmt: skip
-    """A new run, or the one to be resumed, and the failures so far."""
+    """A new run or the one to be resumed, and its failures so far."""
     budget = count("budget", budget)
     if resume is None:
         return Optimizer(pool, policy, seed, budget=budget, minimize=minimize, **settings), {}
@@ -138,6 +138,7 @@ def _run(
     progress: bool | Progress,
     failures: dict[int, str],
 ) -> Result:
+    """Run the loop to its end; `maximize` explains what may stop it."""
     if executor is not None and not hasattr(executor, "submit"):
         raise InvalidParameterError("executor", executor, "a concurrent.futures.Executor or None")
     report = _print_progress if progress is True else progress or None

@@ -184,12 +184,12 @@ class Optimizer:
 
     @property
     def context(self) -> RunContext:
-        """What the run was asked to do: pool, requested policy, seed and rules."""
+        """The fixed part of the run: pool, requested policy, seed and settings."""
         return self._context
 
     @property
     def state(self) -> RunState:
-        """Everything that has happened so far, as one immutable value."""
+        """The changing part of the run as one immutable value."""
         return self._state
 
     @property

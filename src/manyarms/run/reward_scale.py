@@ -16,7 +16,7 @@ from manyarms.support.validation import Floats
 
 @dataclass(frozen=True)
 class RewardScale:
-    """The map from utilities (rewards with larger better) to model values, and back to rewards."""
+    """The map from utilities (rewards, where larger is better) to model values, and back to rewards."""
 
     model: LearnedModel | None
     sign: float = 1.0

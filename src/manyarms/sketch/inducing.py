@@ -84,7 +84,7 @@ class NoArms:
 
 @dataclass(frozen=True)
 class LeverageScores:
-    """Ridge leverage scores (BKB Algorithm 1, BBKB l. 11–16), drawn independently each time (theory §3.2).
+    """Ridge leverage scores (theory §3.2; BKB Algorithm 1, BBKB l. 11–16), drawn independently each time.
 
     `oversampling` is q̄. With draws="one", an arm pulled n times enters with p = min(1, n q̄ σ̃²), the bound of
     the authors' code. With draws="union", it enters with 1 − (1 − min(1, q̄σ̃²))ⁿ, the union of the n draws in
@@ -114,7 +114,7 @@ class LeverageScores:
 
 @dataclass(frozen=True)
 class IncrementalLeverage:
-    """Keep an inducing arm with probability p_{t+1}/p_t; add a newly pulled arm with probability p (BKB §3).
+    """Keep an inducing arm with probability p_{t+1}/p_t; add a newly pulled arm with p (theory §3.3).
 
     The inducing set changes less than with independent draws, but there is no proof: whether the guarantee
     still holds is an open question of the BKB paper. See theory §3.3.
@@ -138,10 +138,7 @@ class IncrementalLeverage:
 
 @dataclass(frozen=True)
 class UniformInclusion:
-    """Every pull enters with probability p = `inclusion`, so n pulls of an arm with 1 − (1 − p)ⁿ (DUETS).
-
-    See theory §3.4.
-    """
+    """Every pull enters with probability p = `inclusion`, so n pulls with 1 − (1 − p)ⁿ (theory §3.4)."""
 
     inclusion: float
 
@@ -156,7 +153,7 @@ class UniformInclusion:
 
 @dataclass(frozen=True)
 class KDPP:
-    """`size` pulled arms with probability ∝ det K_S (S-GP-TS §3.3), or all arms if there are fewer.
+    """`size` pulled arms with probability ∝ det K_S (theory §3.5), or all arms if there are fewer.
 
     method="exact" needs an eigendecomposition of the pulled arms' covariance matrix; "chain" is a swap Markov
     chain from a greedy start; "auto" is exact up to 300 different arms and the chain beyond. The cost of both

@@ -1,7 +1,7 @@
 """Published sizes of S-GP-TS: m inducing points or features, and the dimension M of the prior's feature map.
 
-The sizes of the paper as functions of the horizon T and the number of features d (theory §3.7, "Published
-sizes"). They are rates, so the constant is 1; a policy takes any number in their place.
+The sizes in the paper are functions of the horizon T and the number of features d (theory §3.7). They are
+rates, which are used here with the constant 1; a policy accepts any number instead.
 
     role        RBF            Matérn
     points      log^{d/2} T    T^{d/(2ν−d)}, ν > d/2      m of rule (6), as published
