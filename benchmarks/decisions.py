@@ -74,10 +74,18 @@ def lines(job: tuple[str, Setting, int, int, int]) -> list[Line]:
         better = int((task.truth > best).sum())
         found.append(
             Line(
-                name, setting.name, batch, budget, seed, evaluations,
-                float(share), better, best, round(seconds, 2),
+                pool=name,
+                setting=setting.name,
+                batch=batch,
+                budget=budget,
+                seed=seed,
+                evaluations=evaluations,
+                share=float(share),
+                better=better,
+                best=best,
+                seconds=round(seconds, 2),
             )
-        )  # fmt: skip
+        )
     return found
 
 

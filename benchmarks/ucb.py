@@ -143,17 +143,23 @@ def _against_textbook(
 
 def bkb_housing(smoke: bool) -> list[Row]:
     """300 steps of BKB on California housing."""
-    return _against_textbook("BKB on housing", housing, ma.BKB, 300, False, 30, smoke)
+    return _against_textbook(
+        name="BKB on housing", pool=housing, policy=ma.BKB, pulls=300, batched=False, bar=30, smoke=smoke
+    )
 
 
 def bbkb_housing(smoke: bool) -> list[Row]:
     """300 steps of BBKB on California housing."""
-    return _against_textbook("BBKB on housing", housing, ma.BBKB, 300, True, 25, smoke)
+    return _against_textbook(
+        name="BBKB on housing", pool=housing, policy=ma.BBKB, pulls=300, batched=True, bar=25, smoke=smoke
+    )
 
 
 def bkb_abalone(smoke: bool) -> list[Row]:
     """500 steps of BKB on Abalone."""
-    return _against_textbook("BKB on Abalone", abalone, ma.BKB, 500, False, 25, smoke)
+    return _against_textbook(
+        name="BKB on Abalone", pool=abalone, policy=ma.BKB, pulls=500, batched=False, bar=25, smoke=smoke
+    )
 
 
 def bbkb_long(smoke: bool) -> list[Row]:

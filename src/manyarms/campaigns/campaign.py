@@ -223,7 +223,18 @@ class Campaign:
         )  # fmt: skip
         number = proposal.facts["number"]
         issued = [
-            Issued(ticket, number, arm, name, columns, said.mean, said.std, reason, said.lower, said.upper)
+            Issued(
+                ticket=ticket,
+                batch=number,
+                arm=arm,
+                id=name,
+                columns=columns,
+                predicted=said.mean,
+                predicted_std=said.std,
+                reason=reason,
+                lower=said.lower,
+                upper=said.upper,
+            )
             for ticket, arm, name, columns, said, reason in lines
         ]
         return _Ready(proposal, issued, seen.sequence, time.perf_counter() - started)
@@ -256,12 +267,19 @@ class Campaign:
         columns = self.source.columns([each.arm for each in tickets])
         return [
             Issued(
-                t.ticket, t.batch, t.arm, t.name, own, t.predicted, t.predicted_std,
-                t.reason or _NOT_RECORDED,
-                t.predicted_lower, t.predicted_upper,
+                ticket=t.ticket,
+                batch=t.batch,
+                arm=t.arm,
+                id=t.name,
+                columns=own,
+                predicted=t.predicted,
+                predicted_std=t.predicted_std,
+                reason=t.reason or _NOT_RECORDED,
+                lower=t.predicted_lower,
+                upper=t.predicted_upper,
             )
             for t, own in zip(tickets, columns, strict=True)
-        ]  # fmt: skip
+        ]
 
     # ------------------------------------------------------------------ recording results
 

@@ -124,8 +124,13 @@ def top_rows(
     columns = campaign.source.columns(top)
     return [
         TopRow(
-            rank, str(campaign.pool.id_of(arm)), units.value(float(mean[arm])), units.spread(float(std[arm])),
-            len(values[arm]), float(np.mean(values[arm])) if values[arm] else float("nan"), own,
+            rank=rank,
+            id=str(campaign.pool.id_of(arm)),
+            mean=units.value(float(mean[arm])),
+            std=units.spread(float(std[arm])),
+            pulls=len(values[arm]),
+            average=float(np.mean(values[arm])) if values[arm] else float("nan"),
+            columns=own,
         )
         for rank, (arm, own) in enumerate(zip(top, columns, strict=True), start=1)
-    ]  # fmt: skip
+    ]

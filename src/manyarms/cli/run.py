@@ -86,7 +86,15 @@ def run(
     """
     if (command is None) == (python is None):
         raise typer.BadParameter("specify either --command or --python")
-    plan = RunPlan(workers, batch, trials, until, timeout, retries, lease)
+    plan = RunPlan(
+        workers=workers,
+        batch=batch,
+        trials=trials,
+        until=until,
+        timeout=timeout,
+        retries=retries,
+        lease_seconds=lease,
+    )
     signal.signal(signal.SIGTERM, _interrupt)
     with bar("trials", quiet=as_json) as move, Campaign(campaign, pool=pool) as found:
         total = trials or found.settings.budget

@@ -141,7 +141,17 @@ def prior_fit(family: Family, outcome: str = PRIOR) -> Fit:
     """The centre of the priors, which is assumed when there are no results."""
     start = HyperPrior.of(family).start
     scales, inverse_sd = start.values[:-2], start.inverse_sd
-    return Fit(family, scales, 1.0, TYPICAL_NOISE, 0.0, -math.inf, -math.inf, inverse_sd, outcome)
+    return Fit(
+        family=family,
+        log_scales=scales,
+        signal=1.0,
+        noise=TYPICAL_NOISE,
+        mean=0.0,
+        evidence=-math.inf,
+        score=-math.inf,
+        inverse_sd=inverse_sd,
+        outcome=outcome,
+    )
 
 
 def fit(
@@ -254,15 +264,15 @@ class _Search:
         score, inverse_sd = self._laplace(values, evidence) if scored else (math.nan, self._inverse_sd)
         outcome = CONVERGED if self._converged else STOPPED
         return Fit(
-            self._family,
-            values[:-2],
-            signal,
-            noise,
-            evidence.mean,
-            evidence.value,
-            score,
-            inverse_sd,
-            outcome,
+            family=self._family,
+            log_scales=values[:-2],
+            signal=signal,
+            noise=noise,
+            mean=evidence.mean,
+            evidence=evidence.value,
+            score=score,
+            inverse_sd=inverse_sd,
+            outcome=outcome,
         )
 
     def _laplace(self, values: Floats, evidence: LogEvidence) -> tuple[float, Floats]:

@@ -184,14 +184,14 @@ def _arms_with_results(n: int) -> str:
 
 def _model(found: Fit, transform: Transform, history: History, assumptions: tuple[str, ...]) -> LearnedModel:
     return LearnedModel(
-        Scale(found.family.kernel(found.log_scales), found.signal),
-        float(np.sqrt(found.noise)),
-        found.mean,
-        transform,
-        found.family.name,
-        found.evidence,
-        len(history),
-        history.pulls,
-        found.outcome,
-        assumptions,
+        kernel=Scale(found.family.kernel(found.log_scales), found.signal),
+        noise_std=float(np.sqrt(found.noise)),
+        mean=found.mean,
+        transform=transform,
+        family=found.family.name,
+        evidence=found.evidence,
+        n_unique=len(history),
+        n_pulls=history.pulls,
+        outcome=found.outcome,
+        assumptions=assumptions,
     )

@@ -120,12 +120,29 @@ def _column(pool: Pool, j: int, sample: Floats, lowest: float, highest: float, i
     few_levels = bool(len(levels))
     if not few_levels and (log_scale := _logarithmic_scale(sample, lowest, highest)):
         spread = float(np.arcsinh(sample / log_scale).std())
-        return Column(lowest, highest, spread, integral, few_levels, 0.0, log_scale, logarithmic=True)
+        return Column(
+            lowest=lowest,
+            highest=highest,
+            spread=spread,
+            integral=integral,
+            few_levels=few_levels,
+            centre=0.0,
+            scale=log_scale,
+            logarithmic=True,
+        )
     if farthest <= HEAVY_TAIL * scale or few_levels:
         spread = unit * (float(scaled.std()) or scale)
         return Column(lowest, highest, spread, integral, few_levels)
     spread = float(np.arcsinh((scaled - centre) / scale).std()) or 1.0
-    return Column(lowest, highest, spread, integral, few_levels, unit * centre, max(unit * scale, 5e-324))
+    return Column(
+        lowest=lowest,
+        highest=highest,
+        spread=spread,
+        integral=integral,
+        few_levels=few_levels,
+        centre=unit * centre,
+        scale=max(unit * scale, 5e-324),
+    )
 
 
 def _logarithmic_scale(sample: Floats, lowest: float, highest: float) -> float:

@@ -144,7 +144,15 @@ class SparseGP:
 
         values = state.pool_values
         if forms:
-            values = self._pass_over_pool(state, np.hstack(forms), border, pulls, accepted, seen, at_seen)
+            values = self._pass_over_pool(
+                state,
+                np.hstack(forms),
+                border=border,
+                pulls=pulls,
+                accepted=accepted,
+                seen=seen,
+                at_seen=at_seen,
+            )
         return replace(
             state,
             inducing=np.concatenate([state.inducing, accepted]),
@@ -204,6 +212,7 @@ class SparseGP:
         self,
         state: PosteriorState,
         forms: Floats,
+        *,
         border: Border | None,
         pulls: Pulls | None,
         accepted: Ints,

@@ -89,13 +89,29 @@ def _cubic(s: Floats) -> Floats:
 def wave_ridge(theta_seed: int = 0, n_features: int = 10) -> Problem:
     """h₁(x) = cos(3xᵀθ) on the unit ball, with maximum 1 wherever xᵀθ = 0."""
     ridge = _Ridge(_wave, _direction(theta_seed, n_features))
-    return Problem("h1", n_features, "ball", ridge, 1.0, np.zeros((1, n_features)), 1.0)
+    return Problem(
+        name="h1",
+        n_features=n_features,
+        shape="ball",
+        function=ridge,
+        maximum=1.0,
+        maximisers=np.zeros((1, n_features)),
+        lengthscale=1.0,
+    )
 
 
 def polynomial_ridge(theta_seed: int = 0, n_features: int = 10) -> Problem:
     """h₂(x) = s³ − 3s² + 3s + 3 = (s − 1)³ + 4 with s = xᵀθ on the unit ball, with maximum 4 at x = θ."""
     theta = _direction(theta_seed, n_features)
-    return Problem("h2", n_features, "ball", _Ridge(_cubic, theta), 4.0, theta[None, :], 1.0)
+    return Problem(
+        name="h2",
+        n_features=n_features,
+        shape="ball",
+        function=_Ridge(_cubic, theta),
+        maximum=4.0,
+        maximisers=theta[None, :],
+        lengthscale=1.0,
+    )
 
 
 def _branin(X: Floats) -> Floats:
@@ -113,7 +129,15 @@ def branin() -> Problem:
     at = np.array([[-math.pi, 12.275], [math.pi, 2.275], [3.0 * math.pi, 2.475]])
     lowest = 10.0 / (8.0 * math.pi) - 10.0  # where the quadratic term is 0 and cos u is −1
     maximum = -(lowest - 44.81) / 51.95
-    return Problem("Branin", 2, "box", _branin, maximum, (at + np.array([5.0, 0.0])) / 15.0, 0.2)
+    return Problem(
+        name="Branin",
+        n_features=2,
+        shape="box",
+        function=_branin,
+        maximum=maximum,
+        maximisers=(at + np.array([5.0, 0.0])) / 15.0,
+        lengthscale=0.2,
+    )
 
 
 _HEIGHTS = np.array([1.0, 1.2, 3.0, 3.2])
@@ -138,7 +162,15 @@ def hartmann4() -> Problem:
     scaled form converted back, and is not attained with these constants.
     """
     best = np.array([[0.18739527, 0.19415153, 0.55791778, 0.26477962]])
-    return Problem("Hartmann-4", 4, "box", _hartmann4, float(_hartmann4(best)[0]), best, 1.0)
+    return Problem(
+        name="Hartmann-4",
+        n_features=4,
+        shape="box",
+        function=_hartmann4,
+        maximum=float(_hartmann4(best)[0]),
+        maximisers=best,
+        lengthscale=1.0,
+    )
 
 
 PROBLEMS: dict[str, Callable[[], Problem]] = {

@@ -96,7 +96,9 @@ def asked(context: RunContext, state: RunState, wanted: BatchRequest) -> tuple[R
     )
     after = replace(state, tickets=later, trace=state.trace.with_batch(record), n_batches=state.n_batches + 1)
     ids = context.pool.ids_of(arms)
-    return after, Batch(arms, ids, tickets, filled.ended_because, filled.ratio, why)
+    return after, Batch(
+        arms=arms, ids=ids, tickets=tickets, ended_because=filled.ended_because, ratio=filled.ratio, why=why
+    )
 
 
 def _filled(context: RunContext, state: RunState, wanted: BatchRequest, width: float) -> FilledBatch:

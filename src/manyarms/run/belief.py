@@ -90,13 +90,13 @@ class Belief:
         """β for the norm bound in use, or for another one."""
         state, memory = self.state, self.memory
         seen = RunStatistics(
-            state.pulls,
-            state.effective_dimension,
-            state.log_det,
-            state.prior_max,
-            memory.triple_log_sum,
-            memory.log_sum,
-            state.escaped,
+            pulls=state.pulls,
+            effective_dimension=state.effective_dimension,
+            log_det=state.log_det,
+            prior_variance=state.prior_max,
+            triple_log_sum=memory.triple_log_sum,
+            log_sum=memory.log_sum,
+            escaped=state.escaped,
         )
         bound = memory.norm_bound if norm_bound is None else norm_bound
         return self.policy.width_function()(seen, self.policy.assumptions(bound))

@@ -102,9 +102,15 @@ def progress_data(report: CampaignReport) -> ProgressData:
     end = max(1.03 * last, last + 1.0)
     held = best_intervals(report)
     return ProgressData(
-        thinned(values, MOST_POINTS), len(values), staircase(thinned(best, MOST_STEPS), last),
-        intervals(thinned(held, MOST_STEPS), end), len(held), thinned(failed, MOST_STEPS), len(failed), end,
-    )  # fmt: skip
+        points=thinned(values, MOST_POINTS),
+        n_values=len(values),
+        best=staircase(thinned(best, MOST_STEPS), last),
+        model=intervals(thinned(held, MOST_STEPS), end),
+        n_model=len(held),
+        failed=thinned(failed, MOST_STEPS),
+        n_failed=len(failed),
+        end=end,
+    )
 
 
 def staircase(points: list[Point], end: float) -> list[Point]:
