@@ -169,7 +169,7 @@ def test_compaction_of_one_keeps_fresh_draws_only():
     problem = Problem(7)
     opt = ma.Optimizer(problem.pool, ma.BKB(**problem.settings(compaction=1.0, oversampling=0.3)), seed=0)
     problem.run(opt, 120)
-    drawn = set(opt.state.belief.memory.drawn)
+    drawn = set(opt.state.belief.memory.drawn.tolist())
     assert set(opt.posterior.inducing.tolist()) <= drawn
 
 

@@ -74,9 +74,9 @@ def independent_subset(gram: Floats, prior: Floats, tolerance: float) -> tuple[I
     usable = np.flatnonzero(np.diag(gram) > tolerance * prior)
     if not len(usable):
         return usable, np.empty((0, 0))
+    if len(usable) == 1:  # the common case
+        return usable, np.sqrt(gram[usable[0], usable[0]]).reshape(1, 1)
     scale = np.sqrt(prior[usable])
     correlation = gram[np.ix_(usable, usable)] / np.outer(scale, scale)
-    if len(usable) == 1:
-        return usable, np.sqrt(gram[usable[0], usable[0]]).reshape(1, 1)
     factor, order = pivoted_cholesky(correlation, tolerance)
     return usable[order], factor * scale[order][:, None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from numbers import Number
 from typing import Any, ClassVar
 
@@ -159,7 +160,15 @@ class Policy:
         """The assumptions of the width, for this norm bound."""
         assert self.ridge is not None
         assert self.noise_std is not None
-        return Assumptions(self.ridge, self.noise_std, norm_bound, self.delta, batch_ratio=self.ratio_bound)
+        return _assumptions(self.ridge, self.noise_std, norm_bound, self.delta, self.ratio_bound)
+
+
+@lru_cache(maxsize=64)
+def _assumptions(
+    ridge: float, noise_std: float, norm_bound: float, delta: float, batch_ratio: float
+) -> Assumptions:
+    """Checked once for each policy and norm bound, not at every step."""
+    return Assumptions(ridge, noise_std, norm_bound, delta, batch_ratio=batch_ratio)
 
 
 def plain_number(value: Any) -> float | int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -70,6 +71,10 @@ class History:
 
     def recorded(self, indices: Ints, values: Floats) -> History:
         """`added` for arms and rewards that are already validated; an overflowing sum is an error."""
+        if not len(indices):
+            return self
+        if len(indices) == 1:  # the common case
+            return self._with_one(int(indices[0]), float(values[0]))
         places: dict[int, int] = {}
         fresh: list[int] = []
         for arm in dict.fromkeys(indices.tolist()):
@@ -81,17 +86,26 @@ class History:
         totals = np.zeros((3, len(self) + len(fresh)))
         totals[:, : len(self)] = self._totals
         with np.errstate(over="ignore"):
-            if len(indices) == 1:  # the common case
-                totals[:, places[int(indices[0])]] += (1.0, values[0], values[0] * values[0])
-            else:  # added one by one, so that the sums do not depend on the batches
-                where = [places[arm] for arm in indices.tolist()]
-                for row, amount in enumerate((np.ones_like(values), values, values * values)):
-                    np.add.at(totals[row], where, amount)
+            where = [places[arm] for arm in indices.tolist()]
+            for row, amount in enumerate((np.ones_like(values), values, values * values)):
+                np.add.at(totals[row], where, amount)  # one by one, so that batches do not change the sums
         if not np.isfinite(totals).all():
             overflow = np.asarray(~np.isfinite(totals).all(axis=0))
             reward = next(v for arm, v in zip(indices.tolist(), values, strict=True) if overflow[places[arm]])
-            raise InvalidRewardError(f"reward {reward} is too large: the sum of squared rewards overflows")
+            raise _too_large(reward)
         return self._with(self.n_arms, self._arms.added(fresh), {arm: places[arm] for arm in fresh}, totals)
+
+    def _with_one(self, arm: int, value: float) -> History:
+        place = self._place(arm)
+        new = {} if place is not None else {arm: len(self)}
+        at = len(self) if place is None else place
+        totals = np.zeros((3, len(self) + len(new)))
+        totals[:, : len(self)] = self._totals
+        sums, squares = float(totals[1, at]) + value, float(totals[2, at]) + value * value
+        if not math.isfinite(squares):
+            raise _too_large(value)
+        totals[:, at] = totals[0, at] + 1.0, sums, squares
+        return self._with(self.n_arms, self._arms.added(new), new, totals)
 
     def on(self, n_arms: int) -> History:
         """The same results on a pool of `n_arms` arms that begins with the present ones."""
@@ -128,6 +142,10 @@ class History:
         if place is None or (place < len(self) and self._arms[place] == arm):
             return place
         return next((place for place, known in enumerate(self._arms) if known == arm), None)
+
+
+def _too_large(reward: float) -> InvalidRewardError:
+    return InvalidRewardError(f"reward {reward} is too large: the sum of squared rewards overflows")
 
 
 def grouped(arms: Ints, rewards: Floats) -> tuple[Ints, Floats, Floats]:

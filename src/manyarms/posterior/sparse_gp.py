@@ -83,6 +83,7 @@ class SparseGP:
             weights=Weights(InversePrecision.of(np.empty((0, 0))), nothing, 0.0),
             pool_values=PoolValues(prior.copy(), np.zeros_like(prior), np.zeros_like(prior)),
             prior=prior,
+            prior_max=largest,
             ridge=self.ridge,
             shared=SharedArrays(Columns(len(prior), self.storage), GrowingMatrix(0)),
             keeps_residual=self.keeps_residual,
@@ -329,7 +330,7 @@ class SparseGP:
             for name in _POOL_ARRAYS:
                 getattr(values, name)[where] = getattr(now, name)
         shared = _shared(columns, state.pulled_rows, state.arms)
-        return replace(state, prior=prior, pool_values=values, shared=shared)
+        return replace(state, prior=prior, prior_max=float(prior.max()), pool_values=values, shared=shared)
 
     # ------------------------------------------------------------------ saving
 

@@ -51,6 +51,7 @@ class PosteriorState:
     weights: Weights
     pool_values: PoolValues
     prior: Floats  # k(x, x) of every arm
+    prior_max: float  # κ², the largest prior variance
     ridge: float  # λ
     shared: SharedArrays
     keeps_residual: bool = True
@@ -86,11 +87,6 @@ class PosteriorState:
         # V ≼ (λ + tκ²)I gives this lower bound on zᵀV⁻¹z, which rounding errors can violate.
         floor = (self.prior - values.residual) / (self.ridge + self.pulls * self.prior_max)
         return np.asarray(np.maximum(values.quadratic, floor) + values.residual / self.ridge)
-
-    @cached_property
-    def prior_max(self) -> float:
-        """κ², the largest prior variance."""
-        return float(self.prior.max())
 
     def forms(self, vectors: Floats) -> Floats:
         """vᵀz(x) of every arm for each column v of the m × r matrix `vectors`: r × A, in one pass."""
@@ -134,14 +130,14 @@ class PosteriorState:
 
     def places(self, arms: Ints) -> Ints:
         """The position of each arm in `self.arms`, −1 for an arm that was not pulled."""
-        hints = self.shared.places
-        found = np.array([hints.get(arm, -1) for arm in arms.tolist()], dtype=np.int64)
-        known = (found >= 0) & (found < len(self.arms))
-        known[known] = self.arms[found[known]] == arms[known]
-        for place in np.flatnonzero((found >= 0) & ~known):  # the hint belongs to another state
-            here = np.flatnonzero(self.arms == arms[place])
-            found[place] = here[0] if len(here) else -1
-        return found
+        return np.array([self._place(arm) for arm in arms.tolist()], dtype=np.int64)
+
+    def _place(self, arm: int) -> int:
+        place = self.shared.places.get(arm, -1)
+        if place < 0 or (place < len(self.arms) and self.arms[place] == arm):
+            return place
+        here = np.flatnonzero(self.arms == arm)  # the entry belongs to another state
+        return int(here[0]) if len(here) else -1
 
     def with_places(self, arms: Ints) -> tuple[Ints, Ints]:
         """All arms pulled including these (without repetition), and the positions of these among them."""

@@ -30,6 +30,7 @@ from manyarms.run.eligibility import Eligibility, eligibility
 from manyarms.run.feedback import with_feedback
 from manyarms.run.state import RunState
 from manyarms.run.trace import Batch, unanswered
+from manyarms.support.frozen import changed
 from manyarms.support.validation import Floats, count
 
 
@@ -94,7 +95,7 @@ def asked(context: RunContext, state: RunState, wanted: BatchRequest) -> tuple[R
         seconds=time.perf_counter() - started,
         why=why,
     )
-    after = replace(state, tickets=later, trace=state.trace.with_batch(record), n_batches=state.n_batches + 1)
+    after = changed(state, tickets=later, trace=state.trace.with_batch(record), n_batches=state.n_batches + 1)
     ids = context.pool.ids_of(arms)
     return after, Batch(
         arms=arms, ids=ids, tickets=tickets, ended_because=filled.ended_because, ratio=filled.ratio, why=why

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from manyarms.choice.prior_draws import CorrectedPrior
 from manyarms.choice.widths import RunStatistics
@@ -15,36 +16,36 @@ from manyarms.posterior.posterior import Posterior
 from manyarms.posterior.sparse_gp import SparseGP
 from manyarms.posterior.state import PosteriorState
 from manyarms.run.context import RunContext
-from manyarms.run.tickets import relabelled
-from manyarms.support.validation import Ints
+from manyarms.support.frozen import changed
+from manyarms.support.validation import Floats, Ints
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Memory:
     """The quantities carried from one feedback to the next in addition to the posterior."""
 
     norm_bound: float  # F: the policy's, or the present value of guess-and-double
     triple_log_sum: float = 0.0  # Σ log(1 + 3σ̃²_fb(x_s))
     log_sum: float = 0.0  # Σ log(1 + σ̃²_fb(x_s)) without the first feedback
-    drawn: tuple[int, ...] = ()  # the last draw of inducing arms
-    probabilities: tuple[float, ...] = ()  # the inclusion probability of each of `drawn`
+    drawn: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # the last inducing draw
+    probabilities: Floats = field(default_factory=lambda: np.empty(0))  # inclusion probability of `drawn`
     renewals: int = 0  # renewals since the sketch was last built from scratch
     drawn_from: int = 0  # the number of different arms that the last draw chose from
 
     def relabelled(self, label: Callable[[Ints], Ints]) -> Memory:
         """The same memory with arm indices mapped by `label`."""
-        return replace(self, drawn=tuple(relabelled(self.drawn, label)))
+        return replace(self, drawn=label(self.drawn))
 
     def to_plain(self) -> dict[str, Any]:
-        """The memory as numbers and lists."""
-        return dataclasses.asdict(self)
+        """The memory as numbers and arrays."""
+        return dict(vars(self))
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Memory:
         """The memory that `to_plain` wrote."""
-        return cls(
-            **{**plain, "drawn": tuple(plain["drawn"]), "probabilities": tuple(plain["probabilities"])}
-        )
+        drawn = np.asarray(plain["drawn"], dtype=np.int64)
+        probabilities = np.asarray(plain["probabilities"], dtype=np.float64)
+        return cls(**{**plain, "drawn": drawn, "probabilities": probabilities})
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class Belief:
     def at(self, state: PosteriorState, memory: Memory) -> Belief:
         """The belief after feedback, with this posterior state and memory."""
         prior = None if self.prior is None else self.prior.at(state)
-        return replace(self, state=state, memory=memory, prior=prior)
+        return changed(self, state=state, memory=memory, prior=prior)
 
     def width(self, norm_bound: float | None = None) -> float:
         """β for the norm bound in use, or for another one."""

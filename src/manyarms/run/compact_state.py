@@ -109,12 +109,11 @@ class CompactState:
     def arms(self) -> Ints:
         """Every arm that the state refers to."""
         named = [
-            *self.memory.drawn,
             *self.tickets.arms,
             *(result.arm for result in self.waiting),
             *(self.design or ()),
         ]
-        parts = [self.posterior.inducing, self.posterior.arms, self.history.arms, named]
+        parts = [self.memory.drawn, self.posterior.inducing, self.posterior.arms, self.history.arms, named]
         return np.unique(np.concatenate([np.asarray(part, dtype=np.int64) for part in parts]))
 
     def restricted(self, arms: Ints) -> tuple[CompactState, Ints]:

@@ -133,7 +133,9 @@ class Optimizer:
         """
         wanted = asking.request(self._context, self._state, n, at_most, eligible)
         with threads_for(self.pool.n_arms):
-            state, batch = asking.asked(self._context, self._looked_ahead(), wanted)
+            if self._ahead is None:
+                self._ahead = with_feedback(self._context, self._state)
+            state, batch = asking.asked(self._context, self._ahead, wanted)
         self._move(self._context, state)
         return batch
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from manyarms.run.context import RunContext
 from manyarms.run.results import ToldResult, failure_flags, reward_values
 from manyarms.run.state import RunState
 from manyarms.run.tickets import as_tickets
+from manyarms.support.frozen import changed
 
 
 def told(
@@ -42,7 +42,7 @@ def told(
     order = range(state.n_unasked, state.n_unasked + len(owners)) if named is None else named
     new = tuple(ToldResult((kind, order[i]), int(owners[i]), float(utilities[i])) for i in measured.tolist())
     still_due = state.tickets if named is None else state.tickets.settled(named)
-    return replace(
+    return changed(
         state,
         history=state.history.recorded(owners[measured], utilities[measured]),
         tickets=still_due.with_failures(owners[flags].tolist()) if flags.any() else still_due,

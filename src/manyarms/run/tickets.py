@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from manyarms.errors import AlreadyToldError, UnknownTicketError
+from manyarms.support.frozen import changed
 from manyarms.support.validation import Ints
 
 
@@ -29,7 +30,7 @@ class Tickets:
     def issued(self, arms: Iterable[int]) -> tuple[Tickets, list[int]]:
         """The tickets with a new one for each of these arms, and the numbers of the new ones."""
         new = dict(enumerate(arms, start=self.next_ticket))
-        later = replace(self, next_ticket=self.next_ticket + len(new), pending={**self.pending, **new})
+        later = changed(self, next_ticket=self.next_ticket + len(new), pending={**self.pending, **new})
         return later, list(new)
 
     def check(self, tickets: Sequence[int]) -> None:
@@ -54,7 +55,7 @@ class Tickets:
         pending = dict(self.pending)
         for ticket in tickets:
             del pending[ticket]
-        return replace(self, pending=pending)
+        return changed(self, pending=pending)
 
     def given_up(self, tickets: Sequence[int]) -> Tickets:
         """The tickets as if these had never been handed out."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from manyarms.support.append_log import AppendLog
+from manyarms.support.frozen import changed
 from manyarms.support.validation import Floats, Ints
 
 
@@ -76,12 +77,12 @@ class Trace:
 
     def with_batch(self, record: BatchRecord) -> Trace:
         """The trace with one more batch."""
-        return replace(self, batches=self.batches.added([record]))
+        return changed(self, batches=self.batches.added([record]))
 
     def with_results(self, tickets: list[int], rewards: Floats, failed: Any) -> Trace:
         """The trace with the results of these tickets."""
         told = zip(tickets, rewards.tolist(), failed.tolist(), strict=True)
-        return replace(self, results=self.results.added(told))
+        return changed(self, results=self.results.added(told))
 
     @cached_property
     def records(self) -> list[BatchRecord]:

@@ -31,8 +31,14 @@ def one_thread() -> Iterator[None]:
         yield
         return
     try:
-        with _libraries().limit(limits=1, user_api="blas"):
+        several = [(library, n) for library in _libraries() if (n := library.get_num_threads()) != 1]
+        try:
+            for library, _ in several:
+                library.set_num_threads(1)
             yield
+        finally:
+            for library, n in several:
+                library.set_num_threads(n)
     finally:
         _LIMIT_SET.release()
 
@@ -43,9 +49,12 @@ def threads_for(n_arms: int) -> AbstractContextManager[None]:
 
 
 @cache
-def _libraries() -> Any:
-    """The controller, made once. scipy ships a BLAS library of its own, so it must be loaded before."""
+def _libraries() -> list[Any]:
+    """The BLAS libraries in use, found once. scipy ships one of its own, so it must be loaded before.
+
+    `ThreadpoolController.limit` does the same for any library, but takes as long as a step on a small pool.
+    """
     import scipy.linalg  # noqa: F401
     from threadpoolctl import ThreadpoolController
 
-    return ThreadpoolController()
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)
