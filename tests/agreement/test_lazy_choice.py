@@ -23,7 +23,7 @@ def test_lazy_equals_eager_arm_for_arm(name):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_lazy_equals_eager_for_plates_limits_and_pending_pulls(seed):
+def test_lazy_equals_eager_for_batches_limits_and_pending_pulls(seed):
     problem = Problem(seed)
     policy = ma.BBKB(**problem.settings())
     runs = [ma.Optimizer(problem.pool, policy, seed=seed, lazy=flag, repeats=3) for flag in (True, False)]

@@ -225,8 +225,8 @@ def test_the_pool_may_move_but_not_change(tmp_path):
         campaign.ask()
 
 
-def test_a_number_as_width_is_the_width_of_a_plate_too(tmp_path):
-    """A plate goes on where the hill is; a width with a theorem behind it explores instead."""
+def test_a_number_as_width_is_the_width_of_a_batch_too(tmp_path):
+    """A batch goes on where the hill is; a width with a theorem behind it explores instead."""
     write_pool(tmp_path)
     values = {}
     for name, width in (("number", 2.0), ("theorem", "bbkb")):

@@ -41,12 +41,12 @@ def test_a_whole_campaign(tmp_path, place):
     done = command("new", place, "--pool", "pool.csv", "--id", "name", *OPTIONS, cwd=tmp_path)
     assert done.code == 0, done.err
     assert "120 candidates" in done.out
-    for plate in ("1.csv", "2.csv"):
-        done = command("ask", place, "-n", 18, "--out", plate, cwd=tmp_path)
+    for batch in ("1.csv", "2.csv"):
+        done = command("ask", place, "-n", 18, "--out", batch, cwd=tmp_path)
         assert done.code == 0, done.err
-        fill_in(tmp_path / plate)
-        assert command("tell", place, plate, "--json", cwd=tmp_path).json["new"] == 18
-        assert command("tell", place, plate, "--json", cwd=tmp_path).json["known"] == 18
+        fill_in(tmp_path / batch)
+        assert command("tell", place, batch, "--json", cwd=tmp_path).json["new"] == 18
+        assert command("tell", place, batch, "--json", cwd=tmp_path).json["known"] == 18
     (tmp_path / "measure.py").write_text(MEASURE)
     program = f"{sys.executable} measure.py {{name}} {{x1}} {{x2}}"
     done = command("run", place, "--command", program, "--workers", 2, "--trials", 4, "--json", cwd=tmp_path)

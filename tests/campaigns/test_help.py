@@ -121,7 +121,7 @@ def test_defaults_of_new(tmp_path: Path) -> None:
         issued = campaign.ask()
         rows = "".join(f"{each.ticket},{each.columns['x1']}\n" for each in issued)
         campaign.tell_bytes(f"ticket,value\n{rows}".encode(), "r.csv")
-        run, _ = current(campaign.ground, snapshot(campaign))
+        run, _ = current(campaign.model_input, snapshot(campaign))
         assert run.policy.width == 1.5
     given = created(tmp_path, "--kernel", "matern")
     assert given["kernel"]["nu"] == 2.5

@@ -55,7 +55,7 @@ def test_a_campaign_chooses_what_a_run_of_the_library_chooses(tmp_path, size):
         assert found["results"] == run.model.n_pulls > 10
 
 
-def test_a_design_in_small_plates_is_not_begun_again(tmp_path):
+def test_a_design_in_small_batches_is_not_begun_again(tmp_path):
     """The state does not remember past batches; what was asked is known from results and open tickets."""
     with learned(tmp_path, repeats="allow") as campaign:
         arms = step(campaign, 4) + [each.arm for each in campaign.ask(3)] + [campaign.ask(1)[0].arm]

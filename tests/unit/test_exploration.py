@@ -1,4 +1,4 @@
-"""A fifth of a large plate is drawn at random among the arms that may still be the best."""
+"""A fifth of a large batch is drawn at random among the arms that may still be the best."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ def plainly_in_question(run: ma.Optimizer) -> set[int]:
 
 
 @pytest.mark.parametrize("pulls", [20, 40, 80])
-def test_scouts_come_first_and_the_others_are_the_highest_bounds_that_know_of_them(pulls):
+def test_exploration_arms_come_first_and_the_others_are_the_highest_bounds_that_know_of_them(pulls):
     run = started(pulls=pulls)
-    plate = run.ask(40)
-    assert len(set(plate.arms.tolist())) == 40
+    batch = run.ask(40)
+    assert len(set(batch.arms.tolist())) == 40
     possible = plainly_in_question(run)
-    scouts = plate.arms[: min(8, len(possible))]
-    assert set(scouts.tolist()) <= possible
+    exploration_arms = batch.arms[: min(8, len(possible))]
+    assert set(exploration_arms.tolist()) <= possible
     overlay, (_, upper) = Hallucination(run.posterior), bounds(run)
-    for arm in scouts:
+    for arm in exploration_arms:
         overlay.pull(int(arm))
-    for arm in plate.arms[len(scouts) :]:
+    for arm in batch.arms[len(exploration_arms) :]:
         now = run.posterior.mean + run.trace[-1].width * np.sqrt(overlay.leverage())
         now[upper == -np.inf] = -np.inf
         now[overlay.pulls] = -np.inf
@@ -59,7 +59,7 @@ def test_scouts_come_first_and_the_others_are_the_highest_bounds_that_know_of_th
 
 
 def test_every_arm_in_question_is_drawn_equally_often():
-    """χ² over the first scouts of 600 plates; level 0.001."""
+    """χ² over the first exploration arms of 600 batches; level 0.001."""
     run = started()
     run.ask(20)
     rule, streams = WithExploration(run.policy.selection_rule()), RandomStreams(5)
@@ -98,7 +98,7 @@ def test_arms_that_nothing_tells_apart_are_all_in_question():
     assert len(plausible_maximizers(fresh_round(run, RandomStreams(0), 5))) == N_ARMS - 20
 
 
-def test_results_still_out_are_known_to_scouts():
+def test_results_still_out_are_known_to_exploration_arms():
     run = started()
     out = run.ask(40)
     more = run.ask(40)
@@ -113,14 +113,14 @@ def test_results_still_out_are_known_to_scouts():
 @pytest.mark.parametrize(
     "policy", [ma.BBKB(local=True, width="bbkb"), ma.BBKB(kernel=ma.RBF(0.3), noise_std=0.1, width=1.5)]
 )
-def test_a_promise_is_kept_without_scouts(policy):
-    """With a width by name, or a kernel given, a plate begins with the highest bound."""
+def test_a_promise_is_kept_without_exploration_arms(policy):
+    """With a width by name, or a kernel given, a batch begins with the highest bound."""
     run = started(policy)
-    plate = run.ask(40)
+    batch = run.ask(40)
     reach = run.trace[-1].width * np.sqrt(run.posterior.leverage)
     upper = run.posterior.mean + reach
     allowed = np.setdiff1d(np.arange(N_ARMS), run.history.arms) if run.repeats == "fresh" else slice(None)
-    assert upper[plate.arms[0]] >= upper[allowed].max() - 1e-9
+    assert upper[batch.arms[0]] >= upper[allowed].max() - 1e-9
 
 
 @pytest.mark.parametrize("size", [1, 19, None])
@@ -131,10 +131,10 @@ def test_small_and_adaptive_batches_have_none(size):
     assert upper[batch.arms[0]] >= upper.max() - 1e-9
 
 
-def test_a_saved_run_draws_the_same_scouts(tmp_path):
+def test_a_saved_run_draws_the_same_exploration_arms(tmp_path):
     run = started()
-    plate = run.ask(20)
-    run.tell(plate, TRUTH[plate.arms])
+    batch = run.ask(20)
+    run.tell(batch, TRUTH[batch.arms])
     run.save(tmp_path / "run")
     again = ma.Optimizer.load(tmp_path / "run", ma.Pool(FEATURES))
     assert again.ask(20).arms.tolist() == run.ask(20).arms.tolist()

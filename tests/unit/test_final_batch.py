@@ -1,4 +1,4 @@
-"""The plate that spends the budget takes what looks best: narrower bounds, and no scouts."""
+"""The batch that spends the budget takes what looks best: narrower bounds, and no exploration arms."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def started(budget: int | None, policy: ma.Policy | None = None) -> ma.Optimizer
 
 
 def by_bounds(run: ma.Optimizer, factor: float, size: int) -> list[int]:
-    """The plainest way to fill a plate: the highest bound, hallucinated, and again."""
+    """The plainest way to fill a batch: the highest bound, hallucinated, and again."""
     overlay, arms = Hallucination(run.posterior), []
     for _ in range(size):
         upper = run.posterior.mean + factor * run.trace[-1].width * np.sqrt(overlay.leverage())
@@ -33,15 +33,15 @@ def by_bounds(run: ma.Optimizer, factor: float, size: int) -> list[int]:
 
 
 @pytest.mark.parametrize("size", [5, 40])
-def test_the_plate_that_spends_the_budget_is_chosen_with_narrower_bounds(size: int) -> None:
+def test_the_batch_that_spends_the_budget_is_chosen_with_narrower_bounds(size: int) -> None:
     run = started(30 + size)
-    plate = run.ask(size).arms.tolist()
-    assert plate == by_bounds(run, NARROWED, size)
-    assert plate != by_bounds(run, 1.0, size), "else this shows nothing"
+    batch = run.ask(size).arms.tolist()
+    assert batch == by_bounds(run, NARROWED, size)
+    assert batch != by_bounds(run, 1.0, size), "else this shows nothing"
 
 
 @pytest.mark.parametrize("budget", [None, 36])
-def test_any_other_plate_is_not(budget: int | None) -> None:
+def test_any_other_batch_is_not(budget: int | None) -> None:
     run = started(budget)
     assert run.ask(5).arms.tolist() == by_bounds(run, 1.0, 5)
 
@@ -55,49 +55,49 @@ def test_a_width_that_was_named_is_kept(policy: ma.Policy) -> None:
 
 
 def test_what_is_out_already_counts_as_spent() -> None:
-    plates = []
+    batches = []
     for budget in (75, 76):
         run = started(budget)
         assert run.ask(5).arms.tolist() == by_bounds(run, 1.0, 5)
-        plates.append(run.ask(40).arms.tolist())
-    assert plates[0] != plates[1]
+        batches.append(run.ask(40).arms.tolist())
+    assert batches[0] != batches[1]
 
 
-def test_a_loaded_run_harvests_the_same(tmp_path) -> None:
+def test_a_loaded_run_chooses_the_same(tmp_path) -> None:
     run = started(35)
     run.save(tmp_path / "run")
     again = ma.Optimizer.load(tmp_path / "run", ma.Pool(FEATURES))
     assert again.ask(5).arms.tolist() == run.ask(5).arms.tolist()
 
 
-def test_the_last_plate_is_not_spent_on_what_is_left_of_the_design() -> None:
+def test_the_last_batch_is_not_spent_on_what_is_left_of_the_design() -> None:
     run = ma.Optimizer(ma.Pool(FEATURES), seed=1, budget=55, repeats="forbid")  # a design of 11
     first = run.ask(10)
     run.tell(first, TRUTH[first.arms])
     assert run.ask(45).arms.tolist() == by_bounds(run, NARROWED, 45)
 
 
-def test_a_plate_larger_than_what_is_left_of_the_design_is_filled_up_by_the_model() -> None:
+def test_a_batch_larger_than_what_is_left_of_the_design_is_filled_up_by_the_model() -> None:
     run = ma.Optimizer(ma.Pool(FEATURES), seed=1, repeats="forbid")  # a design of 20
     first = run.ask(12)
     run.tell(first, TRUTH[first.arms])
-    plate = run.ask(18).arms.tolist()
-    planned, overlay = plate[:8], Hallucination(run.posterior)
+    batch = run.ask(18).arms.tolist()
+    planned, overlay = batch[:8], Hallucination(run.posterior)
     assert set(planned) == set(run.state.design[12:])
     for arm in planned:
         overlay.pull(arm)
     upper = run.posterior.mean + run.trace[-1].width * np.sqrt(overlay.leverage())
     upper[[*run.history.arms, *planned]] = -np.inf
-    assert plate[8] == int(np.argmax(upper))
-    assert len(set(plate)) == 18
+    assert batch[8] == int(np.argmax(upper))
+    assert len(set(batch)) == 18
     assert run.ask(5).arms.tolist() != [], "results that are still out do not matter"
 
 
-def test_the_last_arms_of_a_design_are_not_handed_out_twice_in_one_plate() -> None:
-    """Fewer untried arms than the plate wants: those come first, then repeats."""
+def test_the_last_arms_of_a_design_are_not_handed_out_twice_in_one_batch() -> None:
+    """Fewer untried arms than the batch wants: those come first, then repeats."""
     run = ma.Optimizer(ma.Pool(FEATURES[:24]), seed=1)
     first = run.ask(12)
     run.tell(first, TRUTH[first.arms])
-    plate = run.ask(16).arms.tolist()
-    assert set(plate[:12]) == set(range(24)) - set(first.arms.tolist())
-    assert len(plate) == 16
+    batch = run.ask(16).arms.tolist()
+    assert set(batch[:12]) == set(range(24)) - set(first.arms.tolist())
+    assert len(batch) == 16

@@ -60,13 +60,13 @@ def test_batches_end_by_rule_limit_or_size(problem):
     assert opt.ask().ended_because == "variance ratio"
     capped = opt.ask(at_most=1)
     assert len(capped) == 1
-    plate = opt.ask(96)
-    assert len(plate) == 96
-    assert plate.ended_because == "size asked for"
-    assert plate.ratio > 2.0, "a plate goes past C̃ and says how far"
+    batch = opt.ask(96)
+    assert len(batch) == 96
+    assert batch.ended_because == "size asked for"
+    assert batch.ratio > 2.0, "a batch goes past C̃ and says how far"
 
 
-def test_a_plate_widens_the_interval_by_the_root_of_the_excess_ratio(problem):
+def test_a_batch_widens_the_interval_by_the_root_of_the_excess_ratio(problem):
     from manyarms.choice.selection import BatchContext, _widened
 
     class Meter:
@@ -178,10 +178,10 @@ def test_failed_pulls_teach_nothing_and_an_arm_that_keeps_failing_is_dropped(pro
     assert opt.history.pulls == 0
     assert opt.trace[0].failed.tolist() == [True]
     problem.run(opt, 10)
-    plate = opt.ask(4)
-    opt.tell(plate, [1.0, np.nan, 0.5, np.nan], failed=[False, True, False, True])
+    batch = opt.ask(4)
+    opt.tell(batch, [1.0, np.nan, 0.5, np.nan], failed=[False, True, False, True])
     assert opt.history.pulls == 12
-    loser = int(plate.arms[1])
+    loser = int(batch.arms[1])
     opt.tell(arms=[loser], failed=True)
     assert all(loser not in opt.ask(3).arms for _ in range(20))
 

@@ -110,7 +110,7 @@ def test_a_scale_of_zero_is_the_mean():
     assert opt.draw(2).values == pytest.approx(np.tile(opt.predict()[0], (2, 1)), abs=1e-9)
 
 
-def test_plates_and_distinct_arms():
+def test_batches_and_distinct_arms():
     opt = ma.Optimizer(POOL, ma.SGPTS(kernel=KERNEL, prior_size=100, width=0.01, distinct=True), seed=3)
     play(opt, 10)
     batch = opt.ask(30)

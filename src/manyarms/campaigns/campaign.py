@@ -18,7 +18,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from manyarms.campaigns.next_batch import Ground, Proposal, propose
+from manyarms.campaigns.next_batch import ModelInput, Proposal, propose
 from manyarms.campaigns.pool_file.fingerprints import ProgressCallback
 from manyarms.campaigns.pool_file.source import Source
 from manyarms.campaigns.resolve_settings import resolve
@@ -97,7 +97,7 @@ class Campaign:
         self._progress = progress
         self._elsewhere = None if pool is None else Path(pool)
         self._pool: Pool | None = None
-        self._ground: Ground | None = None
+        self._model_input: ModelInput | None = None
         self._source: Source | None = None
         try:
             with self.store.reading() as connection:
@@ -164,11 +164,11 @@ class Campaign:
         return self._pool
 
     @property
-    def ground(self) -> Ground:
+    def model_input(self) -> ModelInput:
         """The settings and the prepared pool that every ask needs, made at the first use."""
-        if self._ground is None:
-            self._ground = Ground.of(self.settings, self.pool)
-        return self._ground
+        if self._model_input is None:
+            self._model_input = ModelInput.of(self.settings, self.pool)
+        return self._model_input
 
     @property
     def id_column(self) -> str:
@@ -215,7 +215,7 @@ class Campaign:
 
     def _proposed(self, seen: Snapshot, order: _Order) -> _Ready:
         started = time.perf_counter()
-        proposal = propose(self.ground, seen, order.n, order.at_most)
+        proposal = propose(self.model_input, seen, order.n, order.at_most)
         arms = proposal.batch.arms.tolist()
         lines = zip(
             proposal.batch.tickets.tolist(), arms, proposal.names, self.source.columns(arms),

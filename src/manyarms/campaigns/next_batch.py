@@ -1,12 +1,13 @@
-"""The next ask as a pure function of what is stored: settings, pool, and one snapshot of the database.
+"""The next ask as a pure function of the settings, the pool and one snapshot of the database.
 
-The model starts from the state that the last ask left, takes in the new results, in an order of their own,
-and chooses. A learned model is part of that state, and is learned again as results grow in number; beside a
-kernel that was given, rewards are rescaled to the units of everything told so far. Whoever asks, on whatever
-machine, after whatever interruption, gets the same batch.
+The run starts from the state that the last ask left, is told the new results in an order that depends on
+their contents alone, and chooses. A learned model is part of that state and is learned again as results
+accumulate. With a given kernel, rewards are converted to units that follow from all results so far. Whoever
+asks, on any machine and after any interruption, gets the same batch.
 
-Learning needs only the arms that were pulled, so it happens on a pool of those, and the whole pool is passed
-over once, on the sketch that came out. That pass costs O(A·m²): the sketch is held to `most_inducing` arms.
+Learning needs only the arms that were pulled, so it happens on a pool of those arms. The whole pool is then
+passed over once, on the resulting sketch. That pass costs O(A·m²), so the sketch is limited to
+`most_inducing` arms.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ from manyarms.run.telling import told
 from manyarms.run.trace import Batch
 from manyarms.support.validation import Floats, Ints
 
-BULK = 200  # results at once
-SHARE = 0.9
+BULK = 200  # above this number of new results, the sketch is drawn again
+SHARE = 0.9  # the probability of a prediction interval
 _THINNINGS = 20
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the model thinks of a candidate, in the user's units.
+    """The prediction for a candidate, in the user's units.
 
-    SHARE of the measured values are expected between `lower` and `upper`, which count the noise. A learned
-    model without any result does not know the user's units, and has no interval to give.
+    SHARE of the measured values are expected between `lower` and `upper`, noise included. A learned model
+    without any result does not know the user's units, so there is no interval.
     """
 
     mean: float
@@ -54,7 +55,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Proposal:
-    """A batch that could be handed out, with what is to be stored about it."""
+    """A batch that can be handed out, and what has to be stored with it."""
 
     batch: Batch
     names: list[str]
@@ -64,11 +65,11 @@ class Proposal:
 
 
 @dataclass(frozen=True)
-class Ground:
-    """What every ask stands on and none changes: the settings, and the candidates as the model sees them.
+class ModelInput:
+    """What every ask reads and none changes: the settings, and the candidates in the form the model uses.
 
-    `prepared` is None where the kernel was given. Looking at the pool for a learned model takes all of it:
-    the scale of a column must not depend on which candidates were measured.
+    `prepared` is None if the kernel was given. Preparing the pool for a learned model needs all of it: the
+    scale of a column must not depend on which candidates were measured.
     """
 
     settings: Settings
@@ -76,25 +77,25 @@ class Ground:
     prepared: Prepared | None = None
 
     @classmethod
-    def of(cls, settings: Settings, pool: Pool) -> Ground:
-        """For a campaign's pool."""
+    def of(cls, settings: Settings, pool: Pool) -> ModelInput:
+        """Prepare the pool of a campaign."""
         if not settings.learned:
             return cls(settings, pool)
         prepared = prepared_for(settings.source, pool)
         return cls(settings, prepared.pool, prepared)
 
-    def only(self, arms: Ints) -> Ground:
-        """With these candidates alone."""
+    def only(self, arms: Ints) -> ModelInput:
+        """The same with these candidates only."""
         few = Pool(self.pool.take(arms), max_memory=self.pool.max_memory)
         return replace(self, pool=few, prepared=self.prepared and replace(self.prepared, pool=few))
 
-    def assumed(self, seen: Snapshot, plate: bool) -> tuple[Policy, Units]:
-        """The policy, and the units its rewards are in."""
+    def assumed(self, seen: Snapshot, exact_size: bool) -> tuple[Policy, Units]:
+        """The policy, and the units of its rewards."""
         given = self.settings
         if given.learned:
-            return given.build_policy(None, plate), Units(given.sign)
+            return given.build_policy(None, exact_size), Units(given.sign)
         units = assumed_units(given.sign, given.noise, given.signal, given.mean, values_of(seen))
-        return given.build_policy(units.noise_std, plate), units
+        return given.build_policy(units.noise_std, exact_size), units
 
     def context(self, policy: Policy) -> RunContext:
         """The context of a run on these candidates."""
@@ -102,16 +103,16 @@ class Ground:
 
 
 def values_of(seen: Snapshot) -> list[tuple[int, float]]:
-    """Everything told that was no failure, as (arm, value)."""
+    """Every result that is not a failure, as (arm, value)."""
     return [(each.arm, each.value) for each in seen.results if each.value is not None]
 
 
-def current(ground: Ground, seen: Snapshot, plate: bool = False) -> tuple[Optimizer, Units]:
-    """The run with every result told so far, about to be asked, and the units it works in."""
-    policy, units = ground.assumed(seen, plate)
-    context = ground.context(policy)
+def current(model_input: ModelInput, seen: Snapshot, exact_size: bool = False) -> tuple[Optimizer, Units]:
+    """The run with every result used, ready to be asked, and the units of its rewards."""
+    policy, units = model_input.assumed(seen, exact_size)
+    context = model_input.context(policy)
     saved = None if seen.state is None else CompactState.from_bytes(seen.state)
-    if saved is not None and not ground.settings.learned:
+    if saved is not None and not model_input.settings.learned:
         saved = _rescaled(saved, units, [each for each in seen.results if each.sequence <= seen.folded])
     if not seen.results or _made_for_the_pool(policy):
         state = RunState.initial(context) if saved is None else saved.on(context)
@@ -119,34 +120,34 @@ def current(ground: Ground, seen: Snapshot, plate: bool = False) -> tuple[Optimi
     arms = np.unique([each.arm for each in seen.results])
     if saved is not None:
         saved, arms = saved.restricted(arms)
-    few = ground.only(arms).context(policy)
+    few = model_input.only(arms).context(policy)
     state = RunState.initial(few) if saved is None else saved.on(few)
     state = with_feedback(few, _told(few, state, units, _among(seen, arms)))
-    few, state = _thinned(few, state, most_inducing(ground.pool.n_arms), len(_fresh(seen)))
-    learned = CompactState.of(few, state).expanded(arms, ground.pool.n_arms)
+    few, state = _thinned(few, state, most_inducing(model_input.pool.n_arms), len(_fresh(seen)))
+    learned = CompactState.of(few, state).expanded(arms, model_input.pool.n_arms)
     context = replace(context, policy=few.policy)
     return Optimizer.of(context, learned.on(context)), units
 
 
 def _made_for_the_pool(policy: Policy) -> bool:
-    """Whether the policy looks at the whole pool when it begins: for a feature map, or for prior draws."""
+    """Whether the policy needs the whole pool at its start, for a feature map or for prior draws."""
     own = ("on", "feature_map", "prior", "process")
     return any(getattr(type(policy), name) is not getattr(Policy, name) for name in own)
 
 
 def _among(seen: Snapshot, arms: Ints) -> Snapshot:
-    """The same results on a pool of these arms alone."""
+    """The same results on a pool of these arms only."""
     places = np.searchsorted(arms, [each.arm for each in seen.results]).tolist()
     results = (replace(each, arm=place) for each, place in zip(seen.results, places, strict=True))
     return replace(seen, results=tuple(results))
 
 
 def _thinned(context: RunContext, state: RunState, most: int, fresh: int) -> tuple[RunContext, RunState]:
-    """The run on a sketch that is not too large.
+    """The run on a sketch of at most `most` arms.
 
-    A draw takes the leverage from before the update (BBKB l. 13), by which nearly all of very many new arms
-    would enter, so after bulk results the sketch is drawn again. Fewer arms than a draw asks for widen the
-    model's intervals and cost accuracy of its mean; they never make it overconfident (theory §2.2).
+    A draw uses the leverage from before the update (BBKB l. 13). After bulk results, nearly all new arms
+    would enter by it, so the sketch is drawn again. A sketch with fewer arms than a draw asks for widens the
+    intervals of the model and costs accuracy of its mean, but never makes it overconfident (theory §2.3).
     """
     policy = state.belief.policy
     if not isinstance(policy, Sparse) or (fresh <= BULK and state.belief.state.sketch_size <= most):
@@ -162,9 +163,9 @@ def _thinned(context: RunContext, state: RunState, most: int, fresh: int) -> tup
     return context, state
 
 
-def propose(ground: Ground, seen: Snapshot, n: int | None, at_most: int | None) -> Proposal:
-    """The next batch: by the policy's rule, capped, or exactly n."""
-    run, units = current(ground, seen, plate=n is not None)
+def propose(model_input: ModelInput, seen: Snapshot, n: int | None, at_most: int | None) -> Proposal:
+    """The next batch: ended by the stopping rule, limited to `at_most`, or of exactly n candidates."""
+    run, units = current(model_input, seen, exact_size=n is not None)
     batch = run.ask(n, at_most=at_most)
     record = run.trace[-1]
     facts = {
@@ -201,7 +202,7 @@ def _fresh(seen: Snapshot) -> list[StoredResult]:
 
 
 def _rescaled(saved: CompactState, units: Units, known: list[StoredResult]) -> CompactState:
-    """The state with the same results in today's units."""
+    """The state with the same results in the present units."""
     by_arm = grouped((each.arm, each.value) for each in known)
     sums = _sums(saved.posterior.arms, by_arm, units)[0]
     history = saved.history.with_rewards(*_sums(saved.history.arms, by_arm, units))
@@ -215,7 +216,7 @@ def _sums(arms: Ints, by_arm: dict[int, list[float]], units: Units) -> tuple[Flo
 
 
 def _told(context: RunContext, state: RunState, units: Units, seen: Snapshot) -> RunState:
-    """Results and given-up tickets since the last ask, in an order that does not depend on who was first."""
+    """The state with the results and forgotten tickets since the last ask, in an order of their contents."""
     fresh = _fresh(seen)
     if seen.forgotten:
         state = replace(state, tickets=state.tickets.given_up(list(seen.forgotten)))

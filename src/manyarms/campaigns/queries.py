@@ -110,7 +110,7 @@ def best(campaign: Campaign, k: int = 20, everywhere: bool = False) -> list[TopR
     seen = snapshot(campaign)
     if not values_of(seen):
         raise NoResultsError("the campaign has no results yet")
-    return top_rows(campaign, seen, *current(campaign.ground, seen), k, everywhere)
+    return top_rows(campaign, seen, *current(campaign.model_input, seen), k, everywhere)
 
 
 def top_rows(

@@ -24,7 +24,7 @@ def collect_report(campaign: Campaign, k: int = 20, optimum: float | None = None
         ]
     model, top = None, []
     if values_of(seen):
-        run, units = current(campaign.ground, seen)
+        run, units = current(campaign.model_input, seen)
         model, top = run.model, top_rows(campaign, seen, run, units, k)
     shared = [each.name for each in fields(Measurement)]
     lines = [each.name for each in fields(BatchLine)]
