@@ -66,6 +66,24 @@ def exact(kernel: Any, features: Any, ridge: float, ledger: Ledger) -> Dense:
     return posterior_of(_columns(kernel, features, ledger.pulled), prior, np.zeros_like(prior), ridge, ledger)
 
 
+def hallucinated(
+    kernel: Any, features: Any, ridge: float, inducing: Any, ledger: Ledger, pending: Any
+) -> np.ndarray:
+    """The leverage after pulls without rewards: the whole sparse covariance, conditioned on them.
+
+    The sparse covariance is the residual's, k − q, plus that of the exact posterior with q in place of k.
+    """
+    points = features[np.asarray(inducing, dtype=int)]
+    K_SA = kernel.matrix(points, features) if len(points) else np.zeros((0, len(features)))
+    Q = K_SA.T @ refined_solve(kernel.matrix(points, points), K_SA) if len(points) else 0.0 * K_SA.T @ K_SA
+    arms = ledger.pulled
+    noisy = Q[np.ix_(arms, arms)] + ridge * np.diag(1.0 / ledger.counts[arms])
+    C = kernel.matrix(features, features) - Q[:, arms] @ np.linalg.solve(noisy, Q[arms])
+    U, counts = np.unique(pending, return_counts=True)
+    C = C - C[:, U] @ np.linalg.solve(C[np.ix_(U, U)] + ridge * np.diag(1.0 / counts), C[U])
+    return np.diag(C) / ridge
+
+
 def posterior_of(
     cross: np.ndarray, prior: np.ndarray, residual: np.ndarray, ridge: float, ledger: Ledger
 ) -> Dense:

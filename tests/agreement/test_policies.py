@@ -10,7 +10,7 @@ import pytest
 
 import manyarms as ma
 from manyarms.choice.selection import UpperBounds
-from manyarms.choice.stopping import EveryStep, GlobalRatio, InformationGain, Pick, ProductRatio
+from manyarms.choice.stopping import EveryStep, GlobalRatio, InformationGain, LocalRatio, Pick, ProductRatio
 from manyarms.choice.widths import authors_bkb
 from manyarms.posterior.hallucination import Hallucination
 from manyarms.sketch.inducing import AllPulled
@@ -105,8 +105,8 @@ def test_lemma_4_holds_in_every_batch_of_a_real_run(seed, local):
 
 
 @pytest.mark.parametrize("room", [2**16, 2**29], ids=["little memory", "enough"])
-def test_the_ratio_of_a_batch_of_a_given_size_is_the_largest_plain_sum(room):
-    """1 + max_i Σ_s (z_iᵀV⁻¹z_s)²/σ̃²_fb(x_i), an arm's own pulls with its whole variance (LocalRatio)."""
+def test_the_ratio_of_the_local_rule_is_the_largest_plain_sum(room):
+    """1 + max_i Σ_s c(x_i, x_s)²/σ̃²_fb(x_i) with the posterior covariance c (LocalRatio)."""
     rng = np.random.default_rng(0)
     features = rng.random((3000, 2))
     pool = ma.Pool(features, max_memory=room)
@@ -116,12 +116,20 @@ def test_the_ratio_of_a_batch_of_a_given_size_is_the_largest_plain_sum(room):
         posterior = opt.posterior
         arms = batch.arms
         rows = posterior.rows(np.arange(3000))
-        forms = rows @ posterior.state.weights.precision.apply(rows[arms].T)
-        shares = forms**2 / posterior.leverage[:, None]
-        shares[arms, np.arange(size)] = posterior.leverage[arms]
+        covariance = rows @ posterior.state.weights.precision.apply(rows[arms].T)
+        inner = posterior.kernel.matrix(posterior.pool.features, posterior.pool.features[arms])
+        covariance += (inner - rows @ rows[arms].T) / posterior.ridge
+        shares = covariance**2 / posterior.leverage[:, None]
         largest = 1 + shares.sum(axis=1).max()
         assert largest > 2.0, "a rule that looks only when it must may report a limit below the bound"
-        assert batch.ratio == pytest.approx(largest, rel=1e-9)
+        meter = LocalRatio(2.0).meter(posterior, Hallucination(posterior))
+        for arm in arms.tolist():
+            meter.count(Pick(arm, float(posterior.leverage[arm]), np.nan))
+        assert meter.ratio == pytest.approx(largest, rel=1e-9)
+        spectral = 1 + np.linalg.eigvalsh(covariance[arms])[-1]
+        if "upper bound" in batch.why:
+            assert batch.ratio == pytest.approx(spectral, rel=1e-9), "of a given size: the realised ratio"
+        assert spectral <= 1 + posterior.leverage[arms].sum()
         opt.tell(batch, np.sin(5 * features[arms, 0]))
 
 
@@ -209,10 +217,11 @@ def test_the_local_rule_ends_a_batch_exactly_when_some_ratio_passes_the_bound(se
         batch = opt.ask(at_most=400)
         state, Z = opt.posterior.state, opt.posterior.rows(np.arange(400))
         covariances, leverage = Z @ state.weights.precision.apply(Z.T), state.leverage
+        K = problem.kernel.matrix(problem.pool.features, problem.pool.features)
+        covariances = covariances + (K - Z @ Z.T) / 0.2
         ratios, total, ends = np.ones(400), 1.0, []
         for arm in batch.arms:
             share = covariances[:, arm] ** 2 / leverage
-            share[arm] = leverage[arm]
             ratios, total = ratios + share, total + leverage[arm]
             ends.append(total > 2.0 and ratios.max() > 2.0)
         assert not any(ends[:-1])

@@ -16,7 +16,7 @@ from hypothesis.extra.numpy import arrays
 
 import manyarms as ma
 from manyarms.posterior.hallucination import Hallucination
-from tests.oracle import Ledger, covariance_of_pulls, exact, sparse
+from tests.oracle import Ledger, covariance_of_pulls, exact, hallucinated, sparse
 
 few_tens = settings(max_examples=40, derandomize=True, deadline=None)
 SLACK = 1e-6
@@ -276,8 +276,18 @@ def test_hallucinated_pulls_are_pulls_for_the_variance_and_can_be_undone(problem
     imagined = Hallucination(posterior)
     for pulled in batch:
         imagined.pull(pulled)
-    after = posterior.updated(arms=batch, rewards=np.zeros(len(batch)))
-    assert close(imagined.leverage(), after.leverage, problem.slack)
+    expected = hallucinated(
+        problem.kernel, problem.features, problem.ridge, posterior.inducing, problem.ledger(), batch
+    )
+    assert close(imagined.leverage(), expected, problem.slack)
+    spanning = problem.posterior([*problem.arms, *batch])
+    whole = Hallucination(spanning)
+    for pulled in batch:
+        whole.pull(pulled)
+    after = spanning.updated(arms=batch, rewards=np.zeros(len(batch)))
+    assert close(whole.leverage(), after.leverage, problem.slack), (
+        "with all pulled arms inducing, it is exact"
+    )
     imagined.undo(len(batch))
     assert np.array_equal(imagined.leverage(), leverage)
     assert posterior.state is state

@@ -67,18 +67,26 @@ def test_batches_end_by_rule_limit_or_size(problem):
 
 
 def test_a_batch_widens_the_interval_by_the_root_of_the_excess_ratio(problem):
-    from manyarms.choice.selection import BatchContext, _widened
-
-    class Meter:
-        ratio = 8.0
-
-    opt = optimizer(problem)
-    problem.run(opt, 20)
-    turn = BatchContext(
-        posterior=opt.posterior, overlay=None, stopping_rule=None, width=1.5, batch_ratio=2.0, allowed=None,
-        limit=5, exactly=True, stream=None,
-    )  # fmt: skip
-    assert _widened(turn, Meter()) == pytest.approx(1.5 * 2.0)
+    """Only a width with a theorem is widened, and by the realised ratio: each pick recomputed plainly."""
+    kernel, features = problem.kernel, problem.pool.features
+    for width, widened in (("bbkb", True), (2.0, False)):
+        policy = ma.BBKB(**problem.settings(width=width))
+        opt = ma.Optimizer(problem.pool, policy, seed=0)
+        problem.run(opt, 20)
+        batch = opt.ask(40)
+        posterior = opt.posterior
+        Z = posterior.rows(np.arange(300))
+        C = Z @ posterior.state.weights.precision.apply(Z.T)
+        C += (kernel.matrix(features, features) - Z @ Z.T) / posterior.ridge
+        start, now, factors = C, C, []
+        for place, arm in enumerate(batch.arms.tolist()):
+            picked = batch.arms[:place]
+            ratio = 1 + max(np.linalg.eigvalsh(start[np.ix_(picked, picked)]), default=0.0)
+            factors.append(max(1.0, ratio / 2.0) ** 0.5 if widened else 1.0)
+            bounds = posterior.mean + factors[-1] * opt.trace[-1].width * np.sqrt(np.maximum(np.diag(now), 0))
+            assert bounds[arm] >= bounds.max() - 1e-9
+            now = now - np.outer(now[:, arm], now[arm]) / (1 + now[arm, arm])
+        assert (factors[-1] > 1.1) == widened
 
 
 def test_the_order_of_tells_does_not_matter(problem):
@@ -434,7 +442,7 @@ def test_the_information_gain_counts_pending_pulls_one_after_the_other():
     opt = ma.Optimizer(problem.pool, ma.GPBUCB(**problem.settings(stop="information", width=2.0)), seed=0)
     problem.run(opt, 10)
     first = opt.ask(4)
-    second = opt.ask(1)
+    second = opt.ask(at_most=1)
     overlay, product = Hallucination(opt.posterior), 1.0
     for arm in [*sorted(first.arms.tolist()), *second.arms.tolist()]:
         product *= 1 + overlay.leverage([arm])[0]

@@ -89,13 +89,13 @@ class ModelInput:
         few = Pool(self.pool.take(arms), max_memory=self.pool.max_memory)
         return replace(self, pool=few, prepared=self.prepared and replace(self.prepared, pool=few))
 
-    def assumed(self, seen: Snapshot, exact_size: bool) -> tuple[Policy, Units]:
+    def assumed(self, seen: Snapshot) -> tuple[Policy, Units]:
         """The policy, and the units of its rewards."""
         given = self.settings
         if given.learned:
-            return given.build_policy(None, exact_size), Units(given.sign)
+            return given.build_policy(None), Units(given.sign)
         units = assumed_units(given.sign, given.noise, given.signal, given.mean, values_of(seen))
-        return given.build_policy(units.noise_std, exact_size), units
+        return given.build_policy(units.noise_std), units
 
     def context(self, policy: Policy) -> RunContext:
         """The context of a run on these candidates."""
@@ -107,9 +107,9 @@ def values_of(seen: Snapshot) -> list[tuple[int, float]]:
     return [(each.arm, each.value) for each in seen.results if each.value is not None]
 
 
-def current(model_input: ModelInput, seen: Snapshot, exact_size: bool = False) -> tuple[Optimizer, Units]:
+def current(model_input: ModelInput, seen: Snapshot) -> tuple[Optimizer, Units]:
     """The run with every result used, ready to be asked, and the units of its rewards."""
-    policy, units = model_input.assumed(seen, exact_size)
+    policy, units = model_input.assumed(seen)
     context = model_input.context(policy)
     saved = None if seen.state is None else CompactState.from_bytes(seen.state)
     if saved is not None and not model_input.settings.learned:
@@ -165,7 +165,7 @@ def _thinned(context: RunContext, state: RunState, most: int, fresh: int) -> tup
 
 def propose(model_input: ModelInput, seen: Snapshot, n: int | None, at_most: int | None) -> Proposal:
     """The next batch: ended by the stopping rule, limited to `at_most`, or of exactly n candidates."""
-    run, units = current(model_input, seen, exact_size=n is not None)
+    run, units = current(model_input, seen)
     batch = run.ask(n, at_most=at_most)
     record = run.trace[-1]
     facts = {

@@ -19,7 +19,6 @@ from manyarms.kernels.describe import from_description
 
 AUTO = "auto"
 _ABSTRACT = ("Policy", "Sparse")
-_NO_BOUND = 1e12  # a batch ratio that no batch reaches
 _TEXTS = ("pool", "id", "smiles", "bits", "goal", "kernel", "policy", "storage")
 
 
@@ -132,19 +131,9 @@ class Settings:
         """The factor that turns values into rewards, of which larger ones are better."""
         return 1.0 if self.goal == "maximise" else -1.0
 
-    def build_policy(self, noise_std: float | None, exact_size: bool = False) -> policies.Policy:
-        """The policy with its kernel and this noise in the units of the run; None: both are learned.
-
-        For a batch of exactly n candidates, a width that is a number is used as it is. `Optimizer.ask(n)`
-        would widen it by how far the batch exceeds the batch ratio, which preserves the guarantee of a width
-        from a theorem; a plain number has no guarantee, and widening it by the size of the batch would only
-        add exploration. The batch ratio is then unused, so the stopping rule without a pass over the pool
-        is chosen.
-        """
+    def build_policy(self, noise_std: float | None) -> policies.Policy:
+        """The policy with its kernel and this noise in the units of the run; None: both are learned."""
         kind, options = policy_class(self.policy), dict(self.options)
-        if exact_size and (options["width"] == AUTO or not isinstance(options["width"], str)):
-            unused = {"batch_ratio": _NO_BOUND, "local": False}
-            options |= {name: unused[name] for name in option_names(kind) if name in unused}
         kernel = AUTO if self.kernel is None else from_description(_tuples(self.kernel))
         built: policies.Policy = kind(kernel=kernel, noise_std=noise_std, **options)
         return built

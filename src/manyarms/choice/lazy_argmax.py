@@ -34,7 +34,7 @@ class LazyArgmax:
     ) -> None:
         self._overlay, self._lazy = overlay, lazy
         self._mean = posterior.mean
-        self._start = overlay.leverage() if overlay.pulls else posterior.leverage
+        self._start = posterior.leverage
         self._start_std = np.sqrt(self._start)
         self._allowed = allowed
         self._tie = TIE[posterior.storage]

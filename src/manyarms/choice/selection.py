@@ -64,6 +64,7 @@ INITIAL_DESIGN, UPPER_BOUND, EXPLORATION = "initial design", "upper bound", "exp
 FINAL_BATCH, THOMPSON_DRAW, HIGHEST_MEAN = "final batch", "Thompson draw", "highest mean"
 REQUESTED = "requested"
 
+NO_ARM_LEFT = "no arm left"
 LONGEST_BATCH = 10_000  # picks; needed because arms without variance never increase the ratio
 
 
@@ -72,10 +73,9 @@ def _started_meter(context: BatchContext) -> Meter:
     meter = context.stopping_rule.meter(context.posterior, context.overlay)
     if not context.overlay.pulls:
         return meter
-    leverage, replayed = context.posterior.leverage, Hallucination(context.posterior)
-    for arm in context.overlay.pulls:
-        meter.count(Pick(arm, float(leverage[arm]), float(replayed.leverage([arm])[0])))
-        replayed.pull(arm)
+    leverage = context.posterior.leverage
+    for arm, before in zip(context.overlay.pulls, context.overlay.leverage_before, strict=True):
+        meter.count(Pick(arm, float(leverage[arm]), before))
     return meter
 
 
@@ -110,29 +110,41 @@ class UpperBounds:
         meter = _started_meter(context)
         leverage = context.posterior.leverage
         argmax = LazyArgmax(
-            context.posterior, context.overlay, _widened(context, meter), context.allowed, lazy=context.lazy
+            context.posterior, context.overlay, _widened(context), context.allowed, lazy=context.lazy
         )
         arms: list[int] = []
         while True:
             arm, current = argmax.top()
             if arm < 0:
-                return FilledBatch(arms, "no arm left", meter.ratio, [UPPER_BOUND] * len(arms))
+                return _filled(context, arms, NO_ARM_LEFT, meter)
             arms.append(arm)
             reason = _reason_from_rule(context, meter, Pick(arm, float(leverage[arm]), current))
             stop = _reason_to_stop(context, len(arms), reason)
             if stop is not None:
-                return FilledBatch(arms, stop, meter.ratio, [UPPER_BOUND] * len(arms))
+                return _filled(context, arms, stop, meter)
             context.overlay.pull(arm)
             argmax.chosen(arm)
-            width = _widened(context, meter)
+            width = _widened(context)
             if width != argmax.width:
                 argmax.widen(width)
 
 
-def _widened(context: BatchContext, meter: Meter) -> float:
-    if math.isinf(context.batch_ratio):
+def _filled(context: BatchContext, arms: list[int], ended_because: str, meter: Meter) -> FilledBatch:
+    """A batch of highest bounds. If its size was given, its ratio is realised, not bounded by the rule."""
+    why = [UPPER_BOUND] * len(arms)
+    if not context.exactly or not arms:
+        return FilledBatch(arms, ended_because, meter.ratio, why)
+    if ended_because != NO_ARM_LEFT:
+        context.overlay.pull(arms[-1])
+    return FilledBatch(arms, ended_because, context.overlay.realised_ratio(), why)
+
+
+def _widened(context: BatchContext) -> float:
+    """β, times the square root of the excess of the realised ratio over the one that β allows for."""
+    overlay, leverage = context.overlay, context.posterior.leverage
+    if math.isinf(context.batch_ratio) or 1 + leverage[overlay.pulls].sum() <= context.batch_ratio:
         return context.width
-    return context.width * math.sqrt(max(1.0, meter.ratio / context.batch_ratio))
+    return context.width * math.sqrt(max(1.0, overlay.realised_ratio() / context.batch_ratio))
 
 
 @dataclass(frozen=True)
@@ -147,11 +159,11 @@ class RepeatTop:
             return UpperBounds().fill(context)
         meter = _started_meter(context)
         argmax = LazyArgmax(
-            context.posterior, context.overlay, _widened(context, meter), context.allowed, lazy=context.lazy
+            context.posterior, context.overlay, _widened(context), context.allowed, lazy=context.lazy
         )
         arm, current = argmax.top()
         if arm < 0:
-            return FilledBatch([], "no arm left", meter.ratio, [])
+            return FilledBatch([], NO_ARM_LEFT, meter.ratio, [])
         wanted = (self.growth**2 - 1) / max(current, 1e-300)
         size, reason = max(1, int(min(wanted, LONGEST_BATCH))), "repeats of one arm"
         most = min(math.inf if context.limit is None else context.limit, context.allowed[arm])
@@ -184,7 +196,7 @@ class EpsilonGreedy:
             if context.exactly and means.max() == -np.inf:  # every arm is in the batch: go round once more
                 means = np.where(allowed > 0, context.posterior.mean, -np.inf)
             if means.max() == -np.inf:
-                return FilledBatch(arms, "no arm left", meter.ratio, why)
+                return FilledBatch(arms, NO_ARM_LEFT, meter.ratio, why)
             left = np.flatnonzero(means > -np.inf)
             random = rng.random() < self.explore
             arm = int(rng.choice(left)) if random else int(np.argmax(means))
@@ -222,7 +234,7 @@ class ThompsonDraws:
             if context.exactly and not left.any():  # every arm is in the batch: go round once more
                 left = allowed > 0
             if not left.any():
-                return FilledBatch(arms, "no arm left", meter.ratio, [THOMPSON_DRAW] * len(arms))
+                return FilledBatch(arms, NO_ARM_LEFT, meter.ratio, [THOMPSON_DRAW] * len(arms))
             arm = int(np.argmax(np.where(left, values, -np.inf)))
             allowed[arm] -= 1
             left[arm] = allowed[arm] > 0 and not self.distinct

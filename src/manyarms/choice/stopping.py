@@ -131,12 +131,9 @@ class _GlobalMeter(_VarianceSum):
 class LocalRatio:
     """BBKB-local: beyond the global bound, continue until the ratio of some arm exceeds C̃ (theory §6.5).
 
-    The ratio of arm i is 1 + Σ_s (z_iᵀV⁻¹z_s)² / σ̃²_fb(x_i) with V at the last feedback. The covariance of
-    two different arms does not include the residual: if it does, as in the authors' script, the bound fails
-    for some arms. A pull of arm i itself counts with the whole σ̃²_fb(x_i), residual included. This can only
-    end a batch earlier, so the bound still holds. Without it, an arm that the sketch does not represent,
-    whose hallucinated variance therefore hardly decreases, would be pulled hundreds of times before its first
-    reward is used.
+    The ratio of arm i is 1 + Σ_s c(x_i, x_s)² / σ̃²_fb(x_i) with the covariance c at the last feedback, which
+    includes the residual. By Cauchy–Schwarz it bounds the factor by which hallucination, which conditions the
+    same covariance, has reduced σ̃² of arm i.
     """
 
     bound: float
@@ -206,11 +203,10 @@ class _LocalMeter:
             self._sum_increments()
             self._increments.clear()
             fresh = list(dict.fromkeys(arms))
-        solved = np.column_stack([self._overlay.at_feedback(arm) for arm in fresh])
-        forms = self._posterior.forms(solved)
+        columns = self._overlay.at_feedback(fresh)
         leverage = np.maximum(self._posterior.leverage, np.finfo(float).tiny)
-        for arm, form in zip(fresh, forms, strict=True):
-            increment = form * form / leverage
+        for arm, column in zip(fresh, columns, strict=True):
+            increment = column * column / leverage
             increment[arm] = leverage[arm]
             self._increments[arm] = increment, float(increment.max())
 

@@ -1,9 +1,10 @@
 """Hallucinated pulls: pulls without a reward yet, which reduce the variance but not the mean.
 
 The posterior itself stays as it was at the last feedback (BBKB's fb[t]). A streak of n hallucinated pulls of
-arm s reduces zᵀV⁻¹z of every arm x by c(x)² · n/(1 + n c(s)), with c(x) = z(x)ᵀ V_t⁻¹ z(s) (theory §2.5).
-Only the leverage of *watched* arms is updated at each pull, which makes a batch cheap. The leverage of any
-other arm can be computed at any time.
+arm s reduces σ̃² of every arm x by c_t(x, s)² · n/(1 + n c_t(s, s)), where c_t is the posterior covariance
+after the pulls before, on the leverage scale (`covariance.py`, theory §2.5). Only the leverage of *watched*
+arms is updated at each pull, which needs kernel values between watched and pulled arms and no pass over the
+pool. The leverage of any other arm can be computed at any time.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manyarms.errors import InvalidParameterError
+from manyarms.posterior.covariance import PulledCovariance
 from manyarms.posterior.posterior import Posterior
 from manyarms.support.growing_matrix import GrowingMatrix
-from manyarms.support.linalg import inverse_lower
+from manyarms.support.linalg import inverse_lower, largest_eigenvalue
 from manyarms.support.validation import Floats, Ints, arm_indices, count
 
 _SPARE_DIRECTIONS = 32
@@ -25,49 +27,63 @@ _SPARE_DIRECTIONS = 32
 
 @dataclass
 class _Streak:
-    """Consecutive pulls of one arm s: g = V_t⁻¹z_s before the first pull, c(s) = z_sᵀg, and their number."""
+    """Consecutive pulls of one arm s: c_t(·, s) before the first of them, and their number.
+
+    c_t(·, s) is a combination of the columns c(·, U); `variance` is c_t(s, s).
+    """
 
     arm: int
-    g: Floats
-    quadratic: float
+    combination: Floats
+    variance: float
     times: int
 
     @property
-    def direction(self) -> Floats:
-        """g √(n / (1 + n c(s))); these pulls reduce zᵀV⁻¹z by (zᵀ direction)²."""
-        return np.asarray(self.g * math.sqrt(self.times / (1.0 + self.times * self.quadratic)))
+    def remaining(self) -> float:
+        """σ̃² of the arm after the pulls so far."""
+        return self.variance / (1.0 + self.times * self.variance)
+
+    @property
+    def scale(self) -> float:
+        """n / (1 + n c_t(s, s)); these pulls reduce σ̃² by scale · c_t(x, s)²."""
+        return self.times / (1.0 + self.times * self.variance)
 
 
 class Hallucination:
     """Pulls that update only the variance of a posterior. The posterior is read and never modified.
 
-    Each finished streak of pulls of one arm is kept as one direction (an m-vector). If the same arms
-    alternate, the number of directions grows with the number of pulls, so the directions are occasionally
-    replaced by an equivalent set with one direction per *different* arm.
+    U are the different arms pulled. Each finished streak is kept as one direction, a combination of the
+    columns c(·, U). If the same arms alternate, the number of directions grows with the number of pulls, so
+    the directions are occasionally replaced by an equivalent set with one direction per arm of U.
     """
 
     def __init__(self, posterior: Posterior) -> None:
-        self._posterior = posterior
-        self._state = posterior.state
+        self._covariance = PulledCovariance(posterior)
+        self._posterior, self._state = posterior, posterior.state
         self.pulls: list[int] = []  # arms in order, with repetition
+        self.leverage_before: list[float] = []  # σ̃² of the pulled arm immediately before each pull
         self._streak: _Streak | None = None  # the streak in progress
-        self._past = GrowingMatrix(0, self._state.sketch_size)  # directions of finished streaks, as rows
+        self._past = GrowingMatrix(0)  # directions of finished streaks, as rows
         self._n_past = 0
-        self._rows: dict[int, tuple[Floats, Floats]] = {}  # z and V⁻¹z (at feedback) of the pulled arms
         self.watched: Ints = np.empty(0, dtype=np.int64)
-        self._watched_rows = np.empty((0, self._state.sketch_size))
+        self._watched_rows = self._covariance.rows_of(self.watched)
+        self._watched_columns = GrowingMatrix(0)  # c(watched, U)
         self._before_streak = np.empty(0)  # leverage of the watched arms before the present streak
-        self._streak_column = np.empty(0)  # zᵀg of the watched arms for the present streak
+        self._streak_column = np.empty(0)  # c_t(x, s) of the watched arms for the present streak
         self.watched_leverage = np.empty(0)
 
     def watch(self, arms: ArrayLike) -> None:
         """Keep the leverage of these arms up to date from now on; they must not be watched already."""
         added = arm_indices(arms, self._posterior.pool.n_arms)
-        rows = self._state.rows(added)
+        rows = self._covariance.rows_of(added)
+        columns = self._covariance.with_all(rows)
+        before, known, u = len(self.watched), len(self.watched) + len(added), columns.shape[1]
         self.watched = np.concatenate([self.watched, added])
-        self._watched_rows = np.concatenate([self._watched_rows, rows])
-        self._before_streak = np.concatenate([self._before_streak, self._leverage_before_streak(added, rows)])
-        column = np.zeros(len(added)) if self._streak is None else rows @ self._streak.g
+        self._watched_rows = self._watched_rows.joined(rows)
+        self._watched_columns.reserve(known, u)
+        self._watched_columns.write(slice(before, known), slice(0, u), columns)
+        start = self._state.leverage[added] - self._reduction(columns)
+        self._before_streak = np.concatenate([self._before_streak, start])
+        column = np.zeros(len(added)) if self._streak is None else columns @ self._streak.combination
         self._streak_column = np.concatenate([self._streak_column, column])
         self._refresh_watched()
 
@@ -75,11 +91,15 @@ class Hallucination:
         """Add `times` pulls of `arm`. Within a streak, a pull costs O(watched), not a pass over the pool."""
         arm = int(arm_indices(arm, self._posterior.pool.n_arms)[0])
         times = count("times", times)
-        if self._streak is not None and self._streak.arm == arm:
-            self._streak.times += times
-        else:
+        if self._streak is None or self._streak.arm != arm:
             self._end_streak()
-            self._start_streak(arm, times)
+            self._start_streak(arm)
+        assert self._streak is not None
+        for _ in range(times):
+            self.leverage_before.append(
+                self._streak.variance / (1.0 + self._streak.times * self._streak.variance)
+            )
+            self._streak.times += 1
         self.pulls += [arm] * times
         self._refresh_watched()
 
@@ -98,70 +118,110 @@ class Hallucination:
 
     def leverage(self, arms: ArrayLike | None = None) -> Floats:
         """σ̃²_t (leverage) of these arms, or of every arm in one pass over the pool."""
-        directions = self._directions()
         if arms is None:
             reduced = self._state.leverage.copy()
-            for where, _ in self._posterior.pool.blocks(bytes_per_arm=16 * len(directions)):
-                for form in self._state.columns.product(directions.T, where):
-                    reduced[where] -= form * form
+            for where, columns in self._covariance.over_pool():
+                reduced[where] -= self._reduction(columns, present=True)
             return np.maximum(reduced, 0.0)
         chosen = arm_indices(arms, self._posterior.pool.n_arms)
-        forms = self._state.rows(chosen) @ directions.T
-        return np.asarray(np.maximum(self._state.leverage[chosen] - np.einsum("ij,ij->i", forms, forms), 0.0))
+        columns = self._covariance.with_all(self._covariance.rows_of(chosen))
+        return np.asarray(
+            np.maximum(self._state.leverage[chosen] - self._reduction(columns, present=True), 0.0)
+        )
 
-    def at_feedback(self, arm: int) -> Floats:
-        """V⁻¹z of an arm, with V at the last feedback; an m-vector."""
-        return self._row(arm)[1]
+    def at_feedback(self, arms: list[int]) -> Floats:
+        """c(s, x) at the last feedback of each of these arms s with every arm x of the pool: one pass."""
+        columns = np.empty((len(arms), self._posterior.pool.n_arms))
+        pulled = PulledCovariance(self._posterior)
+        for arm in arms:
+            pulled.add(arm)
+        for where, block in pulled.over_pool():
+            columns[:, where] = block.T
+        return columns
 
-    def _row(self, arm: int) -> tuple[Floats, Floats]:
-        if arm not in self._rows:
-            z = self._state.columns.rows(arm, self._state.sketch_size)
-            self._rows[arm] = z, self._state.weights.precision.apply(z[:, None])[:, 0]
-        return self._rows[arm]
+    def realised_ratio(self) -> float:
+        """The largest factor by which these pulls can have reduced the σ̃² of any arm, in the pool or not.
+
+        It is 1 + the largest eigenvalue of N^½ c(U, U) N^½ with the pull counts N, at most 1 + Σ_s σ̃²_fb(x_s)
+        (theory §6.7).
+        """
+        if not self.pulls:
+            return 1.0
+        counts = np.sqrt(self._counts())
+        return 1.0 + largest_eigenvalue(counts[:, None] * self._covariance.between() * counts)
+
+    # ------------------------------------------------------------------ streaks and directions
 
     def _past_directions(self) -> Floats:
-        return self._past.corner(self._n_past, self._state.sketch_size)
+        """J × u."""
+        return self._past.corner(self._n_past, len(self._covariance))
 
-    def _directions(self) -> Floats:
-        past = self._past_directions()
-        return past if self._streak is None else np.vstack([past, self._streak.direction])
+    def _reduction(self, columns: Floats, present: bool = False) -> Floats:
+        """By how much σ̃² has fallen at arms with these c(·, U); the present streak counts if asked for."""
+        forms = columns @ self._past_directions().T
+        fall = np.einsum("ij,ij->i", forms, forms)
+        if present and self._streak is not None:
+            fall += self._streak.scale * (columns @ self._streak.combination) ** 2
+        return np.asarray(fall)
 
-    def _leverage_before_streak(self, arms: Ints, rows: Floats) -> Floats:
-        """Leverage of these arms after all streaks except the present one; `rows` holds their z."""
-        forms = rows @ self._past_directions().T
-        return np.asarray(self._state.leverage[arms] - np.einsum("ij,ij->i", forms, forms))
+    def _start_streak(self, arm: int) -> None:
+        place = self._place(arm)
+        past, column = self._past_directions(), self._covariance.between()[place]
+        at_arm = past @ column
+        combination = -(at_arm @ past)
+        combination[place] += 1.0
+        variance = max(float(column[place]) - float(at_arm @ at_arm), 0.0)
+        self._streak = _Streak(arm, combination, variance, 0)
+        self._streak_column = self._watched_columns.corner(len(self.watched), len(combination)) @ combination
 
-    def _start_streak(self, arm: int, times: int) -> None:
-        z, solved = self._row(arm)
-        past = self._past_directions()
-        g = solved - past.T @ (past @ z)
-        self._streak = _Streak(arm, g, float(z @ g), times)
-        self._streak_column = self._watched_rows @ g
+    def _place(self, arm: int) -> int:
+        """The position of an arm in U, to which it is appended if it is new."""
+        place = self._covariance.places.get(arm)
+        if place is not None:
+            return place
+        place, where = len(self._covariance), np.flatnonzero(self.watched == arm)
+        if len(where):  # what is known of a watched arm need not be computed again
+            known = self._watched_columns.corner(len(self.watched), place)[where[:1]]
+            self._covariance.add(arm, self._watched_rows.part(where[:1]), known.T)
+        else:
+            self._covariance.add(arm)
+        self._watched_columns.reserve(len(self.watched), place + 1)
+        column = self._covariance.with_last(self._watched_rows)
+        self._watched_columns.write(slice(0, len(self.watched)), slice(place, place + 1), column[:, None])
+        self._past.reserve(self._n_past, place + 1)
+        self._past.write(slice(0, self._n_past), slice(place, place + 1), 0.0)
+        return place
 
     def _end_streak(self) -> None:
         """Store the present streak as a direction; merge the directions by arm if there are too many."""
         if self._streak is None:
             return
-        self._past.reserve(self._n_past + 1, self._state.sketch_size)
-        self._past.write(slice(self._n_past, self._n_past + 1), slice(None), self._streak.direction)
+        u = len(self._covariance)
+        self._past.reserve(self._n_past + 1, u)
+        direction = math.sqrt(self._streak.scale) * self._streak.combination
+        self._past.write(slice(self._n_past, self._n_past + 1), slice(0, u), direction)
         self._n_past += 1
         self._before_streak, self._streak = self.watched_leverage, None
-        if self._n_past > 2 * len(self._rows) + _SPARE_DIRECTIONS:
+        if self._n_past > 2 * u + _SPARE_DIRECTIONS:
             self._merge_by_arm()
 
     def _merge_by_arm(self) -> None:
-        """Replace the directions by E⁻¹ Z_U V⁻¹ with E Eᵀ = N⁻¹ + Z_U V⁻¹ Z_Uᵀ, one row per pulled arm."""
-        arms, counts = np.unique(self.pulls, return_counts=True)
-        Z, solved = (np.array([self._row(arm)[part] for arm in arms.tolist()]) for part in (0, 1))
-        self._n_past = len(arms)
-        self._past.write(
-            slice(0, len(arms)), slice(None), inverse_lower(Z @ solved.T + np.diag(1.0 / counts)) @ solved
-        )
-        self._before_streak = self._leverage_before_streak(self.watched, self._watched_rows)
+        """Replace the directions by E⁻¹ with E Eᵀ = N⁻¹ + c(U, U), one row per pulled arm."""
+        u = len(self._covariance)
+        self._n_past = u
+        inverse = inverse_lower(self._covariance.between() + np.diag(1.0 / self._counts()))
+        self._past.write(slice(0, u), slice(0, u), inverse)
+        columns = self._watched_columns.corner(len(self.watched), u)
+        self._before_streak = self._state.leverage[self.watched] - self._reduction(columns)
+
+    def _counts(self) -> Floats:
+        """The number of pulls of each arm of U."""
+        places = [self._covariance.places[arm] for arm in self.pulls]
+        return np.bincount(places, minlength=len(self._covariance)).astype(np.float64)
 
     def _refresh_watched(self) -> None:
         if self._streak is None:
             self.watched_leverage = self._before_streak
         else:
-            scale = self._streak.times / (1.0 + self._streak.times * self._streak.quadratic)
-            self.watched_leverage = np.maximum(self._before_streak - scale * self._streak_column**2, 0.0)
+            fall = self._streak.scale * self._streak_column**2
+            self.watched_leverage = np.maximum(self._before_streak - fall, 0.0)

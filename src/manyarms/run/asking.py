@@ -113,7 +113,7 @@ def _filled(context: RunContext, state: RunState, wanted: BatchRequest, width: f
         overlay=overlay,
         stopping_rule=belief.policy.stopping_rule(),
         width=width,
-        batch_ratio=math.inf if context.uses_practical_width else belief.policy.ratio_bound,
+        batch_ratio=belief.policy.ratio_bound if isinstance(belief.policy.width, str) else math.inf,
         allowed=allowed.times,
         limit=wanted.limit,
         exactly=wanted.exactly,

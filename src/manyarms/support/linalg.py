@@ -11,6 +11,8 @@ import numpy as np
 
 from manyarms.support.validation import Floats, Ints
 
+_LANCZOS_FROM = 200  # rows; below, a direct method is as fast
+
 
 def _lapack() -> Any:
     from scipy.linalg import lapack
@@ -67,3 +69,18 @@ def backward(factor: Floats, right: Floats) -> Floats:
     solution, failed = _lapack().dtrtrs(factor, right, lower=1, trans=1)
     assert not failed, "a Cholesky factor has no zero on its diagonal"
     return np.asarray(solution)
+
+
+def largest_eigenvalue(matrix: Floats) -> float:
+    """The largest eigenvalue of a symmetric positive semi-definite matrix."""
+    if len(matrix) == 1:
+        return float(matrix[0, 0])
+    if len(matrix) > _LANCZOS_FROM:
+        from scipy.sparse.linalg import eigsh
+
+        start = np.ones(len(matrix))  # a fixed start makes the result repeatable
+        return float(eigsh(matrix, k=1, v0=start, tol=1e-10, return_eigenvectors=False)[0])
+    size = len(matrix)
+    values, *_, failed = _lapack().dsyevr(matrix, compute_v=0, range="I", il=size, iu=size)
+    assert not failed
+    return float(values[0])
