@@ -105,8 +105,8 @@ class Optimizer:
         return run
 
     def _move(self, context: RunContext, state: RunState) -> None:
-        self._context, self._state = context, state
         self._ahead: RunState | None = None  # with_feedback(state), once it has been computed
+        self._context, self._state = context, state
 
     def __repr__(self) -> str:
         state, context = self._state, self._context
@@ -129,7 +129,8 @@ class Optimizer:
             grows with the variance ratio or, if the model is learned and no width was given, the batch
             includes exploration arms. Without n, the stopping rule ends the batch.
         at_most: the largest size of a batch that the stopping rule ends.
-        eligible: the arms that this batch may contain, as a boolean mask over all arms, indices or ids.
+        eligible: the arms that this batch may contain, as a boolean mask over all arms, indices or ids
+            (whole numbers are always indices).
         """
         wanted = asking.request(self._context, self._state, n, at_most, eligible)
         with threads_for(self.pool.n_arms):
@@ -151,7 +152,8 @@ class Optimizer:
 
         tickets: the batch or tickets that the results belong to.
         rewards: one reward for each ticket or arm.
-        arms: indices or ids of arms, instead of tickets, for results that were not asked for.
+        arms: indices or ids of arms, instead of tickets, for results that were not asked for. Whole numbers
+            are always indices; `Pool.index_of` finds the arm of an id that is a number.
         failed: one flag for all results or one for each, marking trials without a reward; their rewards are
             ignored.
         """
@@ -251,7 +253,7 @@ class Optimizer:
         """Pull counts and reward sums of all results so far."""
         history = self._state.history
         if self._context.minimize:
-            return history.with_rewards(-history.sums, history.squares)
+            return history.with_rewards(0.0 - history.sums, history.squares)
         return history.on(self.pool.n_arms)
 
     @property
@@ -280,7 +282,9 @@ class Optimizer:
         return self._state.n_batches
 
     def predict(self, arms: ArrayLike | None = None) -> tuple[Floats, Floats]:
-        """Posterior mean and standard deviation, in reward units, of these arms (indices or ids) or of all.
+        """Posterior mean and standard deviation, in reward units, of these arms or of all.
+
+        arms: indices or ids; whole numbers are always indices.
 
         If a learned model transforms the rewards, these are the median and half the distance between the
         values one standard deviation above and below it.
@@ -294,7 +298,7 @@ class Optimizer:
     def interval(self, arms: ArrayLike, share: float = 0.9) -> tuple[Floats, Floats]:
         """Prediction intervals for a new reward of each of these arms, including its noise.
 
-        arms: indices or ids of arms.
+        arms: indices or ids of arms; whole numbers are always indices.
         share: the probability that the reward is inside the interval.
 
         Returns the lower and the upper ends of the intervals, in reward units.
