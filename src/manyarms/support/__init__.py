@@ -1,1 +1,1 @@
-"""Shared helpers: input checks, linear algebra, random streams, growing arrays."""
+"""Shared helpers: input checks, linear algebra, random streams, column storage, archives, threads, interrupts."""
