@@ -1,4 +1,4 @@
-"""Every address "theory §N.M" cited in the repository is a numbered heading of docs/theory.md, which names its modules."""
+"""Every cited address "theory §N.M" is a heading of docs/theory.md, and its sections name their modules."""
 
 from __future__ import annotations
 

@@ -262,7 +262,7 @@ class Optimizer:
 
     @property
     def spent(self) -> int:
-        """The number of pulls handed out and not given up, which counts against the budget."""
+        """The number of pulls handed out and not forgotten, which counts against the budget."""
         return self._state.tickets.spent
 
     @property

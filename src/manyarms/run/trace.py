@@ -44,8 +44,8 @@ class Batch:
 class BatchRecord:
     """A batch in the trace, with the results recorded so far.
 
-    `rewards` is NaN for pulls without a result; `failed` marks failed trials. `dictionary_size` is the
-    size m of the sketch. `width` is β at the last feedback, before it is widened for a batch of a given size or
+    `rewards` is NaN for pulls without a result; `failed` marks failed trials. `dictionary_size` is the size m
+    of the sketch. `width` is β at the last feedback, before it is widened for a batch of a given size or
     narrowed for a final batch. `effective_dimension` is d_eff at the last feedback. `seconds` is the time
     that it took to choose the batch. The other fields are those of `Batch`.
     """
