@@ -304,8 +304,12 @@ def test_why_each_arm_was_chosen() -> None:
         (ma.BKB(**problem.settings()), "upper bound"),
     ):
         run = ma.Optimizer(problem.pool, policy)
+        assert run.ask(2).why == ("random start",) * 2
         run.tell(arms=[1, 2], rewards=[0.0, 1.0])
         assert run.ask(3).why == (word,) * 3
+    filled_up = ma.Optimizer(problem.pool, seed=1)
+    filled_up.ask(12)  # without results, the rest of the design of 20 comes first
+    assert filled_up.ask(10).why == ("initial design",) * 8 + ("random start",) * 2
     greedy = ma.Optimizer(problem.pool, ma.EpsGreedy(**problem.settings(explore=0.5)))
     greedy.tell(arms=[1, 2], rewards=[0.0, 1.0])
     assert {*greedy.ask(30).why} == {"exploration", "highest mean"}

@@ -41,7 +41,7 @@ class BatchRequest:
     limit: int | None
     exactly: bool
     eligibility: Eligibility
-    final: bool  # whether the batch spends the rest of the budget
+    final: bool  # whether the batch has an exact size that uses up the budget
 
 
 def request(

@@ -64,7 +64,8 @@ class Optimizer:
     policy: the algorithm; None is `manyarms.policies.default_policy()`.
     seed: the random seed.
     budget: the number of pulls that may be handed out; None for no limit. If the model is learned, the
-        initial design uses at most a fifth of the budget, and the batch that spends it is a final batch.
+        initial design uses at most a fifth of the budget. A batch of exactly n arms that uses up the budget
+        is a final batch, if the policy chooses by upper bounds with the automatic width.
     repeats: "allow", "forbid", the largest number of pulls of one arm, or "fresh", which offers an arm again
         only after all have been tried. The default is "fresh" if the model is learned, otherwise "allow".
     max_failures: the number of failed pulls after which an arm is not offered again; None for no limit.
@@ -263,7 +264,7 @@ class Optimizer:
 
     @property
     def spent(self) -> int:
-        """The number of pulls handed out and not given up, which counts against the budget."""
+        """The number of pulls handed out and not forgotten, which counts against the budget."""
         return self._state.tickets.spent
 
     @property

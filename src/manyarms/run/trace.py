@@ -22,8 +22,9 @@ class Batch:
     `arms` holds the indices of the arms, `ids` their ids and `tickets` one ticket for each. `ended_because`
     is the reason why the batch ended. `ratio` is a bound on the factor by which any variance has shrunk since
     the last feedback (at most about BBKB's C̃ unless a size was asked for). `why` is the reason for each arm:
-    "initial design", "upper bound", "exploration", "final batch", "Thompson draw", "highest mean", or
-    "requested" (the size asked for needs every arm that has not been tried).
+    "random start" (uniformly at random, before there are results), "initial design", "upper bound",
+    "exploration", "final batch", "Thompson draw", "highest mean", or "requested" (the size asked for needs
+    every arm that has not been tried).
     """
 
     arms: Ints
@@ -44,8 +45,8 @@ class Batch:
 class BatchRecord:
     """A batch in the trace, with the results recorded so far.
 
-    `rewards` is NaN for pulls without a result; `failed` marks failed trials. `dictionary_size` is m, the
-    size of the sketch. `width` is β at the last feedback, before it is widened for a batch of a given size or
+    `rewards` is NaN for pulls without a result; `failed` marks failed trials. `dictionary_size` is the size m
+    of the sketch. `width` is β at the last feedback, before it is widened for a batch of a given size or
     narrowed for a final batch. `effective_dimension` is d_eff at the last feedback. `seconds` is the time
     that it took to choose the batch. The other fields are those of `Batch`.
     """

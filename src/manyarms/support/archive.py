@@ -10,7 +10,7 @@ import numpy as np
 
 from manyarms.errors import CheckpointError
 
-_ARRAY = "array at"  # the key that stands for an array in the JSON text
+_ARRAY = "array at"  # the placeholder key of an array in the JSON text
 
 
 def write_archive(stream: IO[bytes], plain: dict[str, Any]) -> None:
