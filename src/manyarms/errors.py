@@ -90,11 +90,11 @@ class UnknownTicketError(ManyarmsError, LookupError):
 
 
 class AlreadyToldError(ManyarmsError, ValueError):
-    """A ticket that already has a result, or that was given up with `forget`."""
+    """A ticket that already has a result, or that was cancelled with `forget`."""
 
 
 class NothingToAskError(ManyarmsError, LookupError):
-    """No arm may be chosen: the pool is exhausted, or the mask of eligible arms leaves none."""
+    """No arm is eligible: the pool is exhausted, or the mask of eligible arms leaves none."""
 
 
 class BudgetSpentError(ManyarmsError, RuntimeError):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import json
 import sqlite3
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.queries import best, history
 from manyarms.campaigns.store.schema import STEPS
-from tests.campaigns.support import step, write_pool
+from tests.campaigns.support import cli, step, write_pool
 
 DATA = Path(__file__).parent / "data"
 
@@ -59,3 +62,23 @@ def test_a_campaign_of_version_2_goes_on(tmp_path: Path, name: str) -> None:
     connection = sqlite3.connect(tmp_path / "c.db")
     assert connection.execute("SELECT version FROM manyarms_schema").fetchone() == (len(STEPS),)
     connection.close()
+
+
+def test_a_damaged_state_of_version_2_is_named_in_one_line(tmp_path: Path) -> None:
+    with restored(tmp_path, "given"):
+        pass
+    connection = sqlite3.connect(tmp_path / "c.db")
+    data = connection.execute("SELECT data FROM states").fetchone()[0]
+    with np.load(io.BytesIO(data)) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    manifest = json.loads(arrays["manifest"].tobytes())
+    del manifest["ledger"]
+    arrays["manifest"] = np.frombuffer(json.dumps(manifest).encode(), dtype=np.uint8)
+    stream = io.BytesIO()
+    np.savez(stream, **arrays)
+    connection.execute("UPDATE states SET data = ?", (stream.getvalue(),))
+    connection.commit()
+    connection.close()
+    done = cli("ask", tmp_path / "c.db")
+    assert done.code == 4
+    assert done.err.strip().splitlines() == ["manyarms: the saved state: damaged: 'ledger' is missing"]

@@ -169,7 +169,7 @@ BROKEN: list[tuple[type[Policy], str]] = [
     (choosing(by_an_own_generator), "test_same_seed_same_arms"),
     (Watched, "test_looking_changes_nothing"),
     (choosing(remembering), "test_a_failed_call_changes_nothing"),
-    (choosing(remembering), "test_a_saved_run_goes_on_the_same"),
+    (choosing(remembering), "test_a_saved_run_continues_identically"),
     (choosing(without_reasons), "test_a_batch_gives_its_reasons"),
     (choosing(ignoring_what_is_allowed), "test_every_arm_of_a_batch_is_eligible"),
     (choosing(ignoring_the_limit), "test_sizes_are_respected"),

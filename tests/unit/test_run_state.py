@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError
 
 import numpy as np
@@ -80,6 +82,90 @@ def test_a_run_can_be_sent_to_another_process(name: str) -> None:
             batch = run.ask(3)
             run.tell(batch, problem.truth[batch.arms])
     assert sent.predict()[0].tolist() == opt.predict()[0].tolist()
+
+
+@pytest.mark.parametrize("name", ["bbkb", "soful"])
+def test_threads_may_step_from_the_same_state(name: str) -> None:
+    """Four threads condition one state on different results; each gets what it would get alone."""
+    problem = Problem(2)
+    opt = started(problem, name)
+
+    def branch(number: int) -> list[float]:
+        run = ma.Optimizer.of(opt.context, opt.state)
+        for start in range(60 * number, 60 * number + 60, 6):
+            arms = np.arange(start, start + 6)
+            run.tell(arms=arms, rewards=problem.truth[arms])
+            run.predict()
+        return run.predict()[0].tolist()
+
+    alone = [branch(number) for number in range(4)]
+    for _ in range(5):
+        with ThreadPoolExecutor(4) as threads:
+            assert list(threads.map(branch, range(4))) == alone
+
+
+def test_records_are_the_same_however_often_they_are_read(tmp_path) -> None:
+    """Read after every step, or once at the end; with results in parts, out of order, and failures."""
+    problem, rng = Problem(3), np.random.default_rng(0)
+    read, unread = started(problem, "bbkb"), started(problem, "bbkb")
+    for _ in range(12):
+        for run in (read, unread):
+            run.ask(5)
+        assert len(read.trace) == read.n_batches
+        waiting = list(read.pending)
+        told = rng.permutation(waiting)[: rng.integers(1, len(waiting) + 1)]
+        failed = (rng.random(len(told)) < 0.2).tolist()
+        for run in (read, unread):
+            run.tell(told, rng.normal(size=len(told)) * 0 + told, failed=failed)
+        read.trace  # noqa: B018
+    read.save(tmp_path / "run.npz")
+    loaded = ma.Optimizer.load(tmp_path / "run.npz")
+    for one, other, third in zip(read.trace, unread.trace, loaded.trace, strict=True):
+        for name in ("arms", "tickets", "rewards", "failed"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+            np.testing.assert_array_equal(getattr(one, name), getattr(third, name))
+            for record in (one, other, third):
+                assert not getattr(record, name).flags.writeable
+
+
+def test_an_interrupt_while_the_state_is_replaced_loses_nothing() -> None:
+    """Ctrl-C at either line of the replacement: the old run or the new one, never a mixture."""
+    problem = Problem(2)
+    for line in (1, 2):
+        opt = started(problem, "bbkb")
+        batch = opt.ask(2)
+        opt.tell(batch.tickets[:1], [1.0])
+        opt.predict()
+        left = [line]
+
+        def tracer(frame, event, _, left=left):
+            if frame.f_code.co_name != "_move":
+                return tracer
+            left[0] -= event == "line"
+            if event == "line" and left[0] == 0:
+                raise KeyboardInterrupt
+            return tracer
+
+        before = sys.gettrace()
+        sys.settrace(tracer)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                opt.tell(batch.tickets[1:], [2.0])
+        finally:
+            sys.settrace(before)
+        pulls, pending = opt.history.pulls, len(opt.pending)
+        assert (pulls, pending) in ((31, 1), (32, 0))
+        opt.ask(1)
+        assert (opt.history.pulls, len(opt.pending)) == (pulls, pending + 1)
+
+
+def test_a_reward_of_zero_is_not_minus_zero() -> None:
+    problem = Problem(2)
+    opt = ma.Optimizer(problem.pool, ma.BBKB(**problem.settings()), minimize=True)
+    opt.tell(arms=[1], rewards=[0.0])
+    assert str(opt.history.sums[0]) == "0.0"
+    assert str(opt.best().average) == "0.0"
+    assert str(opt.best().mean) == "0.0"
 
 
 def test_a_state_cannot_be_modified() -> None:
@@ -190,6 +276,7 @@ def test_ids_are_accepted_wherever_arms_are() -> None:
         named.ask(2, eligible=["m1", "m2", "m9"]).arms.tolist()
         == plain.ask(2, eligible=[1, 2, 9]).arms.tolist()
     )
+    assert named.predict(np.array("m7"))[0].tolist() == plain.predict([7])[0].tolist()
     for call in (lambda: named.predict(["m300"]), lambda: named.tell(arms=["x"], rewards=[1.0])):
         with pytest.raises(ma.errors.UnknownArmError):
             call()
@@ -217,8 +304,12 @@ def test_why_each_arm_was_chosen() -> None:
         (ma.BKB(**problem.settings()), "upper bound"),
     ):
         run = ma.Optimizer(problem.pool, policy)
+        assert run.ask(2).why == ("random start",) * 2
         run.tell(arms=[1, 2], rewards=[0.0, 1.0])
         assert run.ask(3).why == (word,) * 3
+    filled_up = ma.Optimizer(problem.pool, seed=1)
+    filled_up.ask(12)  # without results, the rest of the design of 20 comes first
+    assert filled_up.ask(10).why == ("initial design",) * 8 + ("random start",) * 2
     greedy = ma.Optimizer(problem.pool, ma.EpsGreedy(**problem.settings(explore=0.5)))
     greedy.tell(arms=[1, 2], rewards=[0.0, 1.0])
     assert {*greedy.ask(30).why} == {"exploration", "highest mean"}

@@ -1,4 +1,4 @@
-"""Every address "theory §N.M" cited in the repository is a numbered heading of docs/theory.md."""
+"""Every cited address "theory §N.M" is a heading of docs/theory.md, and its sections name their modules."""
 
 from __future__ import annotations
 
@@ -39,6 +39,20 @@ def test_every_citation_of_the_theory_has_a_heading() -> None:
     assert len(found) >= FEWEST_CITATIONS
     missing = [f"{place} cites theory §{number}" for place, number in found if number not in known]
     assert not missing, "docs/theory.md has no such heading:\n" + "\n".join(missing)
+
+
+def test_every_subsection_names_modules_that_exist() -> None:
+    """The line "Code:" under each numbered heading of the sections with formulas and experiments."""
+    parts = re.split(r"^### (\d+\.\d+) .*\n", THEORY.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    sections = dict(zip(parts[::2], parts[1::2], strict=True))
+    assert {number for number in headings() if "." in number} == set(sections)
+    for number, text in sections.items():
+        line = text.lstrip("\n").splitlines()[0]
+        assert line.startswith("Code: "), f"theory §{number} does not begin with its modules"
+        modules = re.findall(r"`([^`]+)`", line)
+        assert modules
+        missing = [name for name in modules if not (ROOT / "src" / "manyarms" / name).is_file()]
+        assert not missing, f"theory §{number} names {missing}"
 
 
 def test_headings_are_numbered_once_and_in_order() -> None:

@@ -1,9 +1,9 @@
 """The assumptions made when the user chooses a kernel. `status` lists each of them as a sentence.
 
 Length-scales that are not given are set once, from the pool alone: the median distance between candidates
-after every feature has been scaled to unit spread. Mean, signal and noise are updated from the results at
-each ask: rewards are standardised, and the noise is estimated from replicates or set to a fixed share of the
-signal. If no kernel is chosen, only the storage and the size of the sketch come from here, and
+after every feature has been scaled to unit standard deviation. Mean, signal and noise are updated from the
+results at each ask: rewards are standardised, and the noise is estimated from replicates or set to a fixed
+share of the signal. If no kernel is chosen, only the storage and the size of the sketch come from here, and
 `manyarms.learning` finds the rest.
 """
 
@@ -64,7 +64,7 @@ def assumed_kernel(
 
 
 def median_lengthscales(pool: Pool) -> tuple[tuple[float, ...], float]:
-    """The median distance over a fixed sample times the spread of each feature, and that distance itself."""
+    """The median distance in a fixed sample times each feature's standard deviation, and that distance."""
     from scipy.spatial.distance import pdist
 
     rows = np.random.default_rng(0).permutation(pool.n_arms)[:SAMPLE]
@@ -144,14 +144,14 @@ def assumed_units(
     noise: float | None,
     signal: float | None,
     mean: float | None,
-    told: Sequence[tuple[int, float]],
+    recorded: Sequence[tuple[int, float]],
 ) -> Units:
     """Mean, signal and noise as given by the user, or estimated from all pairs (arm, value) recorded so far.
 
-    `told` is sorted first, so that the order of recording does not change a single digit.
+    `recorded` is sorted first, so that the order of recording does not change a single digit.
     """
-    told = sorted(told)
-    values = [value for _, value in told]
+    recorded = sorted(recorded)
+    values = [value for _, value in recorded]
     assumptions = []
     centre = mean
     if centre is None:
@@ -170,7 +170,7 @@ def assumed_units(
             f"noise: {share * scale:.4g} instead of {noise:.4g}, which is too small relative to the signal"
         )
     if share is None:
-        seen = replicate_noise(told)
+        seen = replicate_noise(recorded)
         share = NOISE_SHARE if seen is None else min(max(seen / scale, 0.01), 1.0)
         why = "an assumed share of the signal" if seen is None else "estimated from replicates"
         assumptions.append(f"noise: {share * scale:.4g}, {why}")
@@ -181,18 +181,18 @@ def _basis(statistic: str, values: Sequence[float]) -> str:
     return f"the {statistic} of {counted(len(values), 'result')}" if values else "until there are results"
 
 
-def grouped(told: Iterable[tuple[Key, float | None]]) -> defaultdict[Key, list[float]]:
+def grouped(recorded: Iterable[tuple[Key, float | None]]) -> defaultdict[Key, list[float]]:
     """The values of each arm, in order, without failed trials."""
     values: defaultdict[Key, list[float]] = defaultdict(list)
-    for key, value in told:
+    for key, value in recorded:
         if value is not None:
             values[key].append(value)
     return values
 
 
-def replicate_noise(told: Sequence[tuple[int, float]]) -> float | None:
+def replicate_noise(recorded: Sequence[tuple[int, float]]) -> float | None:
     """The pooled standard deviation of repeated measurements; None if there are too few of them."""
-    by_arm = grouped(told)
+    by_arm = grouped(recorded)
     freedom = sum(len(values) - 1 for values in by_arm.values())
     if freedom < ENOUGH_REPLICATES:
         return None

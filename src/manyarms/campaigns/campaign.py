@@ -186,9 +186,9 @@ class Campaign:
         lease_seconds: float | None = None,
         deliver: Deliver | None = None,
     ) -> list[Issued]:
-        """Hand out the next batch: by the policy's rule, at most so many, or exactly n.
+        """Hand out the next batch: ended by the stopping rule, limited to `at_most`, or of exactly n.
 
-        `worker` and `lease_seconds` mark the tickets as being measured until the lease runs out. `deliver`
+        `worker` and `lease_seconds` mark the tickets as being measured until the lease expires. `deliver`
         is called with the batch before it is committed; when it fails, nothing was handed out.
         """
         self._expire()

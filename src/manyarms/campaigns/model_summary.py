@@ -17,11 +17,11 @@ MOST_NAMED = 8  # columns named in the line about length-scales
 
 
 def model_facts(
-    model: LearnedModel, columns: Sequence[tuple[str, float]], told: Sequence[tuple[int, float]]
+    model: LearnedModel, columns: Sequence[tuple[str, float]], recorded: Sequence[tuple[int, float]]
 ) -> dict[str, Any]:
-    """The learned model as plain data; `told` are all rewards recorded so far, of which larger are better.
+    """The learned model as plain data; `recorded` are all rewards so far; larger is better.
 
-    Columns are sorted by influence. Length-scales are given in spreads of their column, which makes them
+    Columns are sorted by influence. Length-scales are given in units of the column's scale, which makes them
     comparable. Signal and noise are given in standard deviations of the modelled values. The noise is also
     given in the user's units, for values near the middle, once there are results.
     """
@@ -38,15 +38,15 @@ def model_facts(
         "results": model.n_pulls,
         "candidates": model.n_unique,
         "outcome": model.outcome,
-        "learned_again_at_the_next_ask": _refit_is_due(model, told),
+        "learned_again_at_the_next_ask": _refit_is_due(model, recorded),
         "kernel": describe(kernel),
     }
 
 
-def _refit_is_due(model: LearnedModel, told: Sequence[tuple[int, float]]) -> bool:
-    arms = [arm for arm, _ in told]
+def _refit_is_due(model: LearnedModel, recorded: Sequence[tuple[int, float]]) -> bool:
+    arms = [arm for arm, _ in recorded]
     history = History(1 + max(arms, default=0))
-    history.add(arms, [reward for _, reward in told])
+    history.add(arms, [reward for _, reward in recorded])
     return len(history) > 0 and should_refit(model, history)
 
 
@@ -86,8 +86,8 @@ def _named(lengthscales: list[dict[str, Any]]) -> str:
     """The most influential columns with their length-scales, or one number shared by all."""
     lengths = [each["in_spreads"] for each in lengthscales]
     if max(lengths) <= min(lengths) * (1 + 1e-9):
-        return f"{lengths[0]:.3g} spreads, the same for every column"
+        return f"{lengths[0]:.3g} times the scale of each column, the same for every column"
     named = [f"{each['column']} {each['in_spreads']:.3g}" for each in lengthscales[:MOST_NAMED]]
     rest = len(lengths) - MOST_NAMED
     more = f" and {rest} longer ones" if rest > 0 else ""
-    return f"{', '.join(named)}{more} (in spreads of the column; the shortest have the most influence)"
+    return f"{', '.join(named)}{more} (in units of the column's scale; the shortest have the most influence)"

@@ -1,7 +1,7 @@
 """The next ask as a pure function of the settings, the pool and one snapshot of the database.
 
-The run starts from the state that the last ask left, is told the new results in an order that depends on
-their contents alone, and chooses. A learned model is part of that state and is learned again as results
+The run starts from the state that the last ask left, records the new results in an order that depends only on
+their contents, then chooses a batch. A learned model is part of that state and is learned again as results
 accumulate. With a given kernel, rewards are converted to units that follow from all results so far. Whoever
 asks, on any machine and after any interruption, gets the same batch.
 

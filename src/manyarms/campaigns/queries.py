@@ -68,7 +68,7 @@ def batches(campaign: Campaign) -> list[dict[str, Any]]:
 
 
 def ticket_counts(campaign: Campaign) -> dict[str, int]:
-    """The number of open, told, failed and forgotten tickets; `leased` counts open ones held by a run."""
+    """The number of open, answered, failed and forgotten tickets; `leased` counts open ones held by a run."""
     counted = (
         select(TICKETS.c.state, func.count(), func.count(TICKETS.c.lease_until))
         .where(TICKETS.c.campaign == campaign.store.id)

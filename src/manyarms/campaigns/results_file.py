@@ -2,10 +2,10 @@
 
 A row names a ticket, an id, or both, which must then agree. The following rules apply:
 
-* A result closes an open ticket. A forgotten ticket still accepts its late result.
+* A result answers an open ticket. A forgotten ticket still accepts its late result.
 * If a ticket already has a result, the same value changes nothing and a different value is an error.
 * If a file names a ticket more than once, the further rows are replicates: new measurements of its arm.
-* A row with an id alone closes the oldest open ticket of that arm. If there is none, it is recorded as a
+* A row with an id alone answers the oldest open ticket of that arm. If there is none, it is recorded as a
   measurement without a ticket.
 * A row without a value that is not marked as failed has not been measured yet and is skipped.
 
@@ -183,9 +183,9 @@ def earlier_versions(
     return [file for file in files if file["digest"][:_HALF] == heads.get(file["rows"])]
 
 
-def is_consistent(rows: Sequence[ReportedResult], told: Mapping[int, float | None]) -> bool:
+def is_consistent(rows: Sequence[ReportedResult], recorded: Mapping[int, float | None]) -> bool:
     """Whether no row contradicts what was recorded from an earlier version of the file."""
-    return all(rows[row].value == value for row, value in told.items() if rows[row].measured)
+    return all(rows[row].value == value for row, value in recorded.items() if rows[row].measured)
 
 
 def _subjects(rows: Sequence[ReportedResult], sizes: set[int]) -> dict[int, str]:
@@ -207,14 +207,14 @@ def plan_import(
     arms: Mapping[str, int],
     tickets: Mapping[int, Ticket],
     open_tickets: Sequence[Ticket],
-    told: Mapping[int, float | None],
+    recorded: Mapping[int, float | None],
     lenient: bool = False,
 ) -> ResultsPlan:
     """The database changes for these results.
 
-    `arms` maps the ids of rows without a ticket, `tickets` holds every ticket that is named, and `told` the
-    recorded values of those tickets. With `lenient`, a second and different result of a ticket is kept as a
-    replicate instead of being refused, because two workers may both have measured it.
+    `arms` maps the ids of rows without a ticket, `tickets` holds every ticket that is named, and `recorded`
+    the values that those tickets already have. With `lenient`, a second and different result of a ticket is
+    kept as a replicate instead of being refused, because two workers may both have measured it.
     """
     plan, used = ResultsPlan(), set[int]()
     waiting: dict[int, list[int]] = defaultdict(list)
@@ -233,15 +233,15 @@ def plan_import(
                 f"{outcome.where}: ticket {ticket.ticket} is for {shown(ticket.name)}, "
                 f"not {shown(outcome.name)}"
             )
-        if ticket.ticket in told and told[ticket.ticket] == outcome.value:
+        if ticket.ticket in recorded and recorded[ticket.ticket] == outcome.value:
             plan.count(known=1)
-        elif ticket.ticket in told and not lenient:
+        elif ticket.ticket in recorded and not lenient:
             raise ResultsFileError(
                 f"{outcome.where}: ticket {ticket.ticket} already has a result, "
-                f"{_shown_value(told[ticket.ticket])}; "
+                f"{_shown_value(recorded[ticket.ticket])}; "
                 f"for a replicate, leave the ticket empty and give the id"
             )
-        elif ticket.ticket in told or ticket.ticket in used:
+        elif ticket.ticket in recorded or ticket.ticket in used:
             _add_result(plan, outcome, ticket.arm, None, None)
         else:
             used.add(ticket.ticket)

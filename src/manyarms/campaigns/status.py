@@ -89,8 +89,8 @@ def status_lines(found: dict[str, Any]) -> list[tuple[str, str]]:
         ("repeats", str(found["repeats"])),
         ("budget", "none" if found["budget"] is None else f"{found['budget']}, {found['budget_left']} left"),
         ("batches", str(found["batches"])),
-        ("tickets", ", ".join(f"{tickets[name]} {name}" for name in ("open", "told", "failed", "forgotten"))
-                    + held),
+        ("tickets", f"{tickets['open']} open, {tickets['told']} answered, {tickets['failed']} failed, "
+                    f"{tickets['forgotten']} forgotten{held}"),
         ("results", f"{counted(results['values'], 'value')} of "
                     f"{counted(results['candidates'], 'candidate')}, "
                     f"{counted(results['failed'], 'failed trial')}, {results['unasked']} without a ticket"),

@@ -62,7 +62,7 @@ class SelectionRule(Protocol):
 # The reasons for which an arm is chosen (`Batch.why`).
 INITIAL_DESIGN, UPPER_BOUND, EXPLORATION = "initial design", "upper bound", "exploration"
 FINAL_BATCH, THOMPSON_DRAW, HIGHEST_MEAN = "final batch", "Thompson draw", "highest mean"
-REQUESTED = "requested"
+REQUESTED, RANDOM_START = "requested", "random start"
 
 NO_ARM_LEFT = "no arm left"
 LONGEST_BATCH = 10_000  # picks; needed because arms without variance never increase the ratio
@@ -257,11 +257,11 @@ class FromDesign:
         most = len(self.arms) if context.limit is None else context.limit
         picked = [arm for arm in self.arms if context.allowed[arm] > 0][:most]
         context.allowed[picked] -= 1
+        why = [INITIAL_DESIGN] * len(picked)
         if context.exactly and len(picked) < most:
-            picked += UniformStart().fill(replace(context, limit=most - len(picked))).arms
-        return FilledBatch(
-            picked, "initial design", _ratio_after(context, picked), [INITIAL_DESIGN] * len(picked)
-        )
+            more = UniformStart().fill(replace(context, limit=most - len(picked)))
+            picked, why = picked + more.arms, why + more.why
+        return FilledBatch(picked, "initial design", _ratio_after(context, picked), why)
 
 
 @dataclass(frozen=True)
@@ -296,7 +296,7 @@ class UniformStart:
             context.allowed[turn] -= 1
             picked = np.concatenate([picked, turn])
         reason, arms = "first arm" if size == 1 else "size asked for", picked.tolist()
-        return FilledBatch(arms, reason, _ratio_after(context, arms), [INITIAL_DESIGN] * len(arms))
+        return FilledBatch(arms, reason, _ratio_after(context, arms), [RANDOM_START] * len(arms))
 
 
 def _ratio_after(context: BatchContext, arms: list[int]) -> float:

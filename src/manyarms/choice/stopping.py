@@ -88,7 +88,7 @@ class FixedSize:
         count("size", self.size)
 
     def meter(self, posterior: Posterior, overlay: Hallucination) -> Meter:
-        """Counts the picks of this batch; pulls whose results are still out do not count."""
+        """Counts the picks of this batch; pending pulls do not count."""
         return _FixedSizeMeter(self.size)
 
 
@@ -227,7 +227,7 @@ class ProductRatio:
 
 @dataclass(frozen=True)
 class InformationGain:
-    """GP-AUCB: stop when Π_s (1 + σ²_{s−1}(x_s)) > C̃, the information gain of the batch (theory §6.6)."""
+    """GP-AUCB: stop when Π_s (1 + σ²_{s−1}(x_s)), exp(2 · information gain), exceeds C̃ (theory §6.6)."""
 
     bound: float
 

@@ -1,11 +1,11 @@
 """Thompson draws: functions drawn from the sparse posterior, each a prior draw plus its correction.
 
 With inducing arms Z, L Lᵀ = K_ZZ and z(x) = L⁻¹k_Z(x), rule (6) of S-GP-TS in the corrected form of
-theory §7.2 becomes, after multiplying out L (S_u = τ L V⁻¹ Lᵀ, m_u = L V⁻¹ b),
+theory §7.2 becomes, after multiplying out L (S_u = λ L V⁻¹ Lᵀ, m_u = L V⁻¹ b),
 
-    f̃(x) = z(x)ᵀθ + α e(x),     θ = V⁻¹b + α √τ V^{−½} ε,     e(x) = g(x) − z(x)ᵀL⁻¹g(Z),    ε ~ N(0, I).
+    f̃(x) = z(x)ᵀθ + α e(x),     θ = V⁻¹b + α √λ V^{−½} ε,     e(x) = g(x) − z(x)ᵀL⁻¹g(Z),    ε ~ N(0, I).
 
-Its mean is μ̃. The first term has the covariance α²τ z(x)ᵀV⁻¹z(y), and α e(x) has the remaining covariance
+Its mean is μ̃. The first term has the covariance α²λ z(x)ᵀV⁻¹z(y), and α e(x) has the remaining covariance
 α²(k(x, y) − z(x)ᵀz(y)). Rule (7), inducing features, has no inducing arms at which g could be corrected.
 There g contains only the eigenfunctions *after* the first m; the weights of the first m, which form z, are
 drawn from the posterior. For random features there is no e. One formula therefore covers all cases, and a

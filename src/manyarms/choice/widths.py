@@ -152,11 +152,11 @@ def soful(seen: RunStatistics, given: Assumptions) -> float:
 def thompson_scale(
     t: int, log_det: float, given: Assumptions, kappa: float | None = None, printed: bool = False
 ) -> float:
-    """α_t of S-GP-TS Theorem 1: 1 + a(B + (R/√τ)√(log det(I+K/τ) + 2 log t²) + c), on √(λσ̃²).
+    """α_t of S-GP-TS Theorem 1: 1 + a(F + (ξ/√λ)√(log det(I+K/λ) + 2 log t²) + c), on √(λσ̃²).
 
     a = 1/√(1−√(3κ_t)) and c = √κ_t measure the error κ_t (`kappa`) of the sparse approximation. If κ_t is
     unknown or at least 1/3, and for the exact posterior, a = 1 and c = 0. `printed` replaces the determinant
-    by the published R√(2 log(t²)/τ), which is valid only if the points are chosen independently of the noise
+    by the published ξ√(2 log(t²)/λ), which is valid only if the points are chosen independently of the noise
     (theory §4.7).
     """
     a, c = 1.0, 0.0

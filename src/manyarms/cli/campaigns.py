@@ -152,7 +152,9 @@ def forget(
 @guarded
 def export(
     campaign: CampaignArgument,
-    out: Annotated[Path, typer.Argument(help="Output file with the ending .csv, .tsv or .parquet.")],
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="Output file with the ending .csv, .tsv or .parquet.")
+    ],
     as_json: JsonOption = False,
 ) -> None:
     """Write every recorded result to a file."""

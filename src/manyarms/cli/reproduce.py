@@ -22,7 +22,7 @@ def reproduce(
         str, typer.Argument(metavar="NAME", help=f"Name of the figure: {', '.join(EXPERIMENTS)}.")
     ],
     smoke: Annotated[
-        bool, typer.Option("--smoke", help="Take a few seconds: tiny sizes and generated data.")
+        bool, typer.Option("--smoke", help="Quick run on tiny problems with generated data.")
     ] = False,
     full: Annotated[
         bool, typer.Option("--full", help="Use the length and the number of repetitions of the paper.")

@@ -8,7 +8,7 @@ from manyarms.support.validation import Floats
 
 
 class Embedding(Protocol):
-    """A finite set of features z(x) that approximates a kernel in the posterior.
+    """A feature map z of finite dimension that approximates a kernel in the posterior.
 
     The posterior adds the residual k(x, x) − ‖z(x)‖² to the variance, so an embedding of low dimension does
     not make it overconfident.

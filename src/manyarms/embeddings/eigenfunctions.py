@@ -92,7 +92,7 @@ class Eigenfunctions:
             low, high = self.centre[i] - self.half_widths[i], self.centre[i] + self.half_widths[i]
             raise InvalidFeaturesError(
                 f"feature {i} of row {row} is {X[row, i]:g}, outside the box [{low:g}, {high:g}] of the "
-                "eigenfunctions: make them, or start the run, with every arm in view"
+                "eigenfunctions: construct the map from all arms, or start the run with all of them"
             )
         return X
 
@@ -176,7 +176,8 @@ def smallest_indices(steps: Floats, size: int) -> Ints:
 def _bounds(lower: ArrayLike, upper: ArrayLike) -> tuple[Floats, Floats]:
     """Both as vectors; the box must be bounded, with lower ≤ upper."""
     advice = (
-        "eigenfunctions live on a bounded box: clip or rescale the features, or use RandomFourierFeatures"
+        "eigenfunctions are defined on a bounded box: clip or rescale the features, "
+        "or use RandomFourierFeatures"
     )
     rule = f"one finite number per feature ({advice})"
     checked = []

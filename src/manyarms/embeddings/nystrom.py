@@ -55,10 +55,10 @@ def covariances(kernel: KernelLike, X: Any, Y: Any) -> Floats:
 def span_tolerance(factor: Floats, rows: Floats, base: float) -> Floats:
     """The share of k(s,s) that the residual of each candidate must exceed; `rows` holds their z.
 
-    A near-duplicate is a copy of one inducing arm. A candidate that several arms explain only with large
-    weights of both signs (extrapolation) has a residual that is mostly rounding error, so the limit grows
-    with the sum of |weights|, up to a factor of a thousand. Without this, a dense pool on a line in random
-    order makes K_S indefinite to machine precision and the variance wrong by 1e-3 of its prior.
+    A near-duplicate is a copy of one inducing arm. A candidate that is an ill-conditioned combination of
+    inducing arms (large weights of both signs) has a residual that is mostly rounding error, so the limit
+    grows with the sum of |weights|, up to a factor of a thousand. Without this, a dense pool on a line in
+    random order makes K_S indefinite to machine precision and the variance wrong by 1e-3 of its prior.
     """
     weights = np.abs(backward(factor, rows.T)).sum(axis=0)
     return np.asarray(base * np.clip(weights, 1.0, MOST_GROWTH))

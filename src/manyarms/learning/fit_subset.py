@@ -1,10 +1,10 @@
 """Choose the pulled arms to learn from when there are too many for an exact fit.
 
-The subset has three parts. The *best* arms, because a model that is wrong about them is useless. Arms that
-*cover* what was pulled, by greedy pivoted Cholesky (each the arm with the largest remaining variance),
-because distant arms determine length-scales. The rest *at random*, because near arms determine short
-length-scales and the noise, which a cover alone would avoid, and because the likelihood of a random sample
-estimates that of all.
+The subset has three parts. The first part is the *best* arms, because a model that is wrong about them is
+useless. The second part is a *cover* of the pulled arms by greedy pivoted Cholesky, which repeatedly adds the
+arm with the largest remaining variance; distant arms determine the long length-scales. The third part is
+drawn *at random*: neighbouring arms, which a cover avoids, determine short length-scales and the noise, and
+the likelihood of a random sample estimates that of all arms.
 """
 
 from __future__ import annotations

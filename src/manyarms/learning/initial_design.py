@@ -1,4 +1,4 @@
-"""Choose the first arms, before there are results to learn from: spread over the pool, and seeded.
+"""The initial design: spread-out arms that are handed out before there are results to learn from.
 
 The design is drawn from a k-DPP of the kernel with its typical length-scales, on a random sample of the pool.
 Its arms are likely to be far apart where the pool has arms, and outliers are not forced in, as they are by a

@@ -55,7 +55,7 @@ class Family(Protocol):
 class StationaryFamily:
     """RBF (nu=None) or Matérn-5/2 of numbers; the scales of the features are part of the length-scales.
 
-    `spreads` are the typical differences in each column. Length-scales are measured in them: the kernel has
+    `spreads` are the standard deviations of the columns. Length-scales are measured in them: the kernel has
     l_j = spread_j · exp(θ_g(j)). Columns on scales 1e-9 and 1e9 are therefore equivalent to the learner, and
     the pool is never copied. `groups` holds the index of the length-scale of each column: all zeros mean one
     shared length-scale, −1 a constant column that is ignored. With `own_units` the spreads undo the

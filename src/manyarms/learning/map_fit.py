@@ -1,4 +1,4 @@
-"""Type-II maximum a posteriori: maximise the evidence times weak priors (theory §8.5).
+"""Fit kernel, signal and noise: maximise the evidence times weak priors (type-II MAP, theory §8.5).
 
 The priors are normal in the logarithm, for features in units of their spread and rewards of variance one:
 
@@ -37,7 +37,7 @@ NOISE_BOUNDS = (1e-5, 10.0)
 
 CONVERGED, STOPPED, PRIOR = "converged", "stopped early", "prior values"
 _STEP = 0.02  # in the logarithm of a parameter, for second derivatives
-_NOT_POSITIVE_DEFINITE = 1e12  # objective where C is not positive definite: the line search turns back
+_NOT_POSITIVE_DEFINITE = 1e12  # the objective where C is not positive definite; the line search backs off
 
 
 @dataclass(frozen=True)

@@ -110,14 +110,14 @@ def model_from(description: dict[str, Any]) -> LearnedModel:
 
 
 def should_refit(model: LearnedModel, history: History, growth: float = MIDRANGE_GROWTH) -> bool:
-    """Whether there is much more to learn from, or a result that the model cannot represent.
+    """Whether the model should be learned again: it has many new results, or one that it cannot represent.
 
-    True when the number of different arms, or of pulls, has doubled. Within `MIDRANGE_ARMS` growing to
-    `growth` times is enough: batches chosen by a model that knows only half of the results are placed where
-    the best arms used to be. Above that range a fit uses no more arms than before. True also when hardly any
-    arm had been pulled, or all rewards were equal and not even their scale was known, or when an average
-    lies far outside the range of the transform, which only extrapolates linearly there: one outlier would
-    outweigh all other results until the next fit.
+    True when the number of different arms, or of pulls, has doubled since the last fit. If that fit had a
+    number of arms within `MIDRANGE_ARMS`, growth by a factor of `growth` is enough: a model of half the
+    results proposes arms where the best ones used to be. Above that range a fit uses no more arms than
+    before. True also for a new arm when the last fit had fewer than MIN_ARMS, when the rewards were all equal
+    and now differ, and when an average lies far outside the range of the transform, which extrapolates
+    linearly there: one outlier would outweigh all other results until the next fit.
     """
     if model.n_unique < MIN_ARMS and len(history) > model.n_unique:
         return True

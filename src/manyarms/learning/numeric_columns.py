@@ -22,17 +22,17 @@ _NORMAL_IQR = 1.3489795  # interquartile range of a standard normal
 
 @dataclass(frozen=True)
 class Column:
-    """One numeric column, and its transform where a length-scale alone would not describe it well.
+    """A numeric column and, if scaling it is not enough, its transform.
 
-    `spread` is the typical difference between values of the transformed column; length-scales are measured
-    in it. Zeros and ones have spread 1 whatever their frequency: dividing by their standard deviation would
-    make a rare category count more than a common one, and distances between one-hot rows would no longer be
-    the number of differing categories. A heavy-tailed column becomes asinh((x − centre)/scale), which is
-    linear in the middle and logarithmic in the tails. A column whose values were evidently chosen by orders
-    of magnitude (learning rates from 1e-6 to 1) is `logarithmic`: with centre 0 and a scale below all
-    values, asinh is a logarithm that is also defined at zero and at negative values of arms added later. A
-    column with few, unevenly spaced values (16, 32, 64, 128) becomes the number of its level, since whoever
-    chose such values considered them equally spaced.
+    `spread` is the standard deviation of the transformed column, the unit in which its length-scale is
+    measured. Zeros and ones have spread 1 whatever their frequency: dividing by their standard deviation
+    would make a rare category count more than a common one, and distances between one-hot rows would no
+    longer be the number of differing categories. A heavy-tailed column becomes asinh((x − centre)/scale),
+    which is linear in the middle and logarithmic in the tails. A column whose values span orders of magnitude
+    (learning rates from 1e-6 to 1) is `logarithmic`: with centre 0 and a scale below all values, asinh is a
+    logarithm that is also defined at zero and at negative values of arms added later. A column with few,
+    unevenly spaced values (16, 32, 64, 128) becomes the number of its level, since whoever chose such values
+    considered them equally spaced.
     """
 
     lowest: float

@@ -97,9 +97,7 @@ def _assumptions(columns: list[Column], column_names: list[str]) -> list[str]:
     elif constant:
         sentences.append(f"{listed(constant)}: constant, left out")
     if heavy_tailed:
-        sentences.append(
-            f"{listed(heavy_tailed)}: heavy-tailed, modelled on a logarithmic scale in the tails"
-        )
+        sentences.append(f"{listed(heavy_tailed)}: heavy-tailed: asinh-transformed")
     if logarithmic:
         scale = "modelled on a logarithmic scale"
         sentences.append(f"{listed(logarithmic)}: values over several orders of magnitude, {scale}")

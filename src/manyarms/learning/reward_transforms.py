@@ -182,10 +182,10 @@ def fit_transform(history: History, kind: str = "rank") -> tuple[Transform, tupl
 
 
 def tie_variance(means: Floats) -> float:
-    """The average variance of the scores that tied averages would have if their ties were broken.
+    """The average variance within ties of the scores that the averages would have without ties.
 
-    When rewards are capped or are counts, many are equal, and their common score stands for scores that
-    differ. Treated as exact, a plateau of equal values would be evidence for a smooth function without
+    When rewards are capped or are counts, many are equal and share one score in place of several different
+    ones. Treated as exact, a plateau of equal values would be evidence for a smooth function without
     noise. Ties at the lowest value are left out: when most arms give zero and a few are hits, the order
     among the zeros does not matter, and noise as large as the spread of their ranks would hide the hits.
     """

@@ -15,8 +15,9 @@ class GPBUCB(Policy):
     """Desautels et al. 2014, on the exact posterior.
 
     batch_ratio: C̃ ≥ 1, the bound of the stopping rules "product" and "information".
-    stop: "product" ends a batch when Π(1+σ²_fb) > C̃ (the form in BBKB §3), "information" when the
-        exact information gain Π(1+σ²_{s−1}) exceeds C̃ (their GP-AUCB), "fixed" after `batch_size` picks.
+    stop: "product" ends a batch when Π(1+σ²_fb) > C̃ (the form in BBKB §3), "information" when
+        Π(1+σ²_{s−1}) > C̃ (their GP-AUCB; the product is exp(2 · information gain of the batch)), "fixed"
+        after `batch_size` picks.
     batch_size: the size of batches with stop="fixed".
 
     The other settings are those of `Policy`.

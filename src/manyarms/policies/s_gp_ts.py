@@ -26,7 +26,7 @@ MOST_FEATURES = 20_000
 
 @dataclass(frozen=True, kw_only=True)
 class SGPTS(Thompson, Sparse):
-    """Vakili et al. 2021, with draws in the corrected form of `manyarms.choice.thompson_draws` (theory §5.8).
+    """Vakili et al. 2020, with draws in the corrected form of `manyarms.choice.thompson_draws` (theory §5.8).
 
     rule: "points" builds the sketch on pulled arms, drawn by leverage scores (`inducing` "fresh", "union" or
         "incremental", as in BKB) or by a k-DPP of `size` arms (`inducing` "kdpp"). "features" builds it on

@@ -130,6 +130,8 @@ class Pool:
 
         Integers are indices. Anything else is looked up among the ids; integer ids go through `index_of`.
         """
+        if isinstance(arms, np.ndarray) and not arms.ndim:
+            arms = arms.item()
         numbers = isinstance(arms, np.ndarray) and arms.dtype.kind in "iu"
         if self._ids is not None and not numbers:
             one = isinstance(arms, str | bytes) or not isinstance(arms, Iterable)

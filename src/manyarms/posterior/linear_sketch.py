@@ -49,13 +49,12 @@ class SketchedLinearModel(SparseGP):
         feature_map = LinearFeatures(kernel, pool.n_features)
         super().__init__(pool, kernel, ridge, storage=storage, residual=False, feature_map=feature_map)
 
-    def advanced(
+    def _advanced(
         self, state: PosteriorState, wanted: Ints, pulled: Ints, counts: Floats, sums: Floats
     ) -> PosteriorState:
         """Add the pulled arms to the sketch and to b; mean and variance take one pass over the pool."""
         if not len(pulled):
             return state
-        state = state.writable()
         known, merged = len(state.arms), _sketched(state.merged(pulled, counts, sums))
         rows = state.shared.pulled_rows
         rows.reserve(len(merged.arms), state.sketch_size)

@@ -120,7 +120,12 @@ class SparseGP:
         `wanted` are the inducing arms to append and `pulled` the arms pulled, both valid and without
         repetition; `counts` and `sums` hold the number of pulls and the reward sum of each of `pulled`.
         """
-        state = state.writable()
+        with state.writing() as own:
+            return self._advanced(own, wanted, pulled, counts, sums)
+
+    def _advanced(
+        self, state: PosteriorState, wanted: Ints, pulled: Ints, counts: Floats, sums: Floats
+    ) -> PosteriorState:
         m, known = state.sketch_size, len(state.arms)
         seen, places = state.with_places(pulled)
         store = state.shared.pulled_rows

@@ -7,8 +7,11 @@ S-GP-TS and DUETS use. The only conversion between the two is `PosteriorState.va
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from threading import Lock
 from typing import Any
 from weakref import WeakSet
 
@@ -31,13 +34,14 @@ class SharedArrays:
     pulled_rows: GrowingMatrix  # z of the pulled arms in double precision, P × m
     places: dict[int, int] = field(default_factory=dict)
     states: WeakSet[PosteriorState] = field(default_factory=WeakSet)
+    lock: Lock = field(default_factory=Lock)  # held by the one who writes
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the list of states in use, which is different in every process."""
+        """Without the states in use and the lock, which belong to a process."""
         return {"columns": self.columns, "pulled_rows": self.pulled_rows, "places": self.places}
 
     def __setstate__(self, attributes: dict[str, Any]) -> None:
-        vars(self).update(attributes, states=WeakSet())
+        vars(self).update(attributes, states=WeakSet(), lock=Lock())
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,11 +167,24 @@ class PosteriorState:
 
     # ------------------------------------------------------------------ sharing arrays
 
-    def writable(self) -> PosteriorState:
-        """This state, on copied arrays if another live state has written beyond the part it reads."""
+    @contextmanager
+    def writing(self) -> Iterator[PosteriorState]:
+        """This state while the next one is being written behind its corner of the shared arrays.
+
+        It has arrays of its own if another state in use was written there, or another thread is writing.
+        """
+        alone = self.shared.lock.acquire(blocking=False)
+        try:
+            yield self if alone and not self._written_behind() else self._on_own_arrays()
+        finally:
+            if alone:
+                self.shared.lock.release()
+
+    def _written_behind(self) -> bool:
         size = len(self.arms), self.sketch_size
-        if not any(len(other.arms) > size[0] or other.sketch_size > size[1] for other in self.shared.states):
-            return self
+        return any(len(other.arms) > size[0] or other.sketch_size > size[1] for other in self.shared.states)
+
+    def _on_own_arrays(self) -> PosteriorState:
         columns = Columns(self.columns.n_rows, self.columns.dtype, self.sketch_size)
         columns.write_parts(slice(None), self.columns.parts(self.sketch_size))
         places = {arm: place for place, arm in enumerate(self.arms.tolist())}

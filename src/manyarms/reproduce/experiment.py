@@ -22,7 +22,6 @@ from manyarms.reproduce.curves import Grid
 from manyarms.support.validation import Floats
 
 Mode = Literal["smoke", "default", "full"]
-MODES: tuple[Mode, ...] = ("smoke", "default", "full")
 Columns = dict[str, Floats]
 Settings = dict[str, Any]  # values that JSON can represent
 SummaryRow = dict[str, str | int | float]

@@ -1,11 +1,11 @@
 """Variance starvation (BKB Fig. 1): the predictive variance of sketches far from the data.
 
-Published: f drawn from a Gaussian process on [0, 1] with a Gaussian kernel "of bandwidth σ² = 100",
-t ∈ {6, 63, 215} evaluations uniform in [0, 0.5], μ̃ ± 3σ̃. As a squared width 100 would make f constant, so
-it is read as a precision: k = exp(−100(x − y)²/2), l = 0.1 (theory §10.1). Not printed, and chosen here:
-noise of standard deviation 0.1, q̄ = 2, a grid of 401 points; λ is the noise variance 0.01, varied once to
-the 0.2 of the other experiments. BKB is updated after every evaluation; SoR uses the inducing points of BKB,
-and there are as many random Fourier features as inducing points.
+Published: f drawn from a Gaussian process on [0, 1] with a Gaussian kernel "of bandwidth σ² = 100", t ∈ {6,
+63, 215} evaluations uniform in [0, 0.5], μ̃ ± 3σ̃. As a squared length-scale 100 would make f constant, so it
+is read as a precision: k = exp(−100(x − y)²/2), l = 0.1 (theory §10.1). Not printed, and chosen here: noise
+of standard deviation 0.1, q̄ = 2, a grid of 401 points; λ is the noise variance 0.01, varied once to the 0.2
+of the other experiments. BKB is updated after every evaluation; SoR uses the inducing points of BKB, and the
+random Fourier features have the same dimension.
 """
 
 from __future__ import annotations

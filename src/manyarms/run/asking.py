@@ -29,7 +29,7 @@ from manyarms.run.context import RunContext
 from manyarms.run.eligibility import Eligibility, eligibility
 from manyarms.run.feedback import with_feedback
 from manyarms.run.state import RunState
-from manyarms.run.trace import Batch, unanswered
+from manyarms.run.trace import Batch, read_only, unanswered
 from manyarms.support.frozen import changed
 from manyarms.support.validation import Floats, count
 
@@ -41,7 +41,7 @@ class BatchRequest:
     limit: int | None
     exactly: bool
     eligibility: Eligibility
-    final: bool  # whether the batch spends the rest of the budget
+    final: bool  # whether the batch has an exact size that uses up the budget
 
 
 def request(
@@ -82,7 +82,8 @@ def asked(context: RunContext, state: RunState, wanted: BatchRequest) -> tuple[R
     filled = _filled(context, state, wanted, width)
     later, issued = state.tickets.issued(filled.arms)
     arms, tickets = np.array(filled.arms, dtype=np.int64), np.array(issued, dtype=np.int64)
-    arms.flags.writeable = tickets.flags.writeable = False  # the trace and the caller share them
+    read_only(arms)  # the trace and the caller share these
+    read_only(tickets)
     why, posterior = tuple(filled.why), state.belief.state
     record = unanswered(
         arms,

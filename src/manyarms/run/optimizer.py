@@ -64,7 +64,8 @@ class Optimizer:
     policy: the algorithm; None is `manyarms.policies.default_policy()`.
     seed: the random seed.
     budget: the number of pulls that may be handed out; None for no limit. If the model is learned, the
-        initial design uses at most a fifth of the budget, and the batch that spends it is a final batch.
+        initial design uses at most a fifth of the budget. A batch of exactly n arms that uses up the budget
+        is a final batch, if the policy chooses by upper bounds with the automatic width.
     repeats: "allow", "forbid", the largest number of pulls of one arm, or "fresh", which offers an arm again
         only after all have been tried. The default is "fresh" if the model is learned, otherwise "allow".
     max_failures: the number of failed pulls after which an arm is not offered again; None for no limit.
@@ -105,8 +106,8 @@ class Optimizer:
         return run
 
     def _move(self, context: RunContext, state: RunState) -> None:
-        self._context, self._state = context, state
         self._ahead: RunState | None = None  # with_feedback(state), once it has been computed
+        self._context, self._state = context, state
 
     def __repr__(self) -> str:
         state, context = self._state, self._context
@@ -129,7 +130,8 @@ class Optimizer:
             grows with the variance ratio or, if the model is learned and no width was given, the batch
             includes exploration arms. Without n, the stopping rule ends the batch.
         at_most: the largest size of a batch that the stopping rule ends.
-        eligible: the arms that this batch may contain, as a boolean mask over all arms, indices or ids.
+        eligible: the arms that this batch may contain, as a boolean mask over all arms, indices or ids
+            (whole numbers are always indices).
         """
         wanted = asking.request(self._context, self._state, n, at_most, eligible)
         with threads_for(self.pool.n_arms):
@@ -151,7 +153,8 @@ class Optimizer:
 
         tickets: the batch or tickets that the results belong to.
         rewards: one reward for each ticket or arm.
-        arms: indices or ids of arms, instead of tickets, for results that were not asked for.
+        arms: indices or ids of arms, instead of tickets, for results that were not asked for. Whole numbers
+            are always indices; `Pool.index_of` finds the arm of an id that is a number.
         failed: one flag for all results or one for each, marking trials without a reward; their rewards are
             ignored.
         """
@@ -251,7 +254,7 @@ class Optimizer:
         """Pull counts and reward sums of all results so far."""
         history = self._state.history
         if self._context.minimize:
-            return history.with_rewards(-history.sums, history.squares)
+            return history.with_rewards(0.0 - history.sums, history.squares)
         return history.on(self.pool.n_arms)
 
     @property
@@ -261,7 +264,7 @@ class Optimizer:
 
     @property
     def spent(self) -> int:
-        """The number of pulls handed out and not given up, which counts against the budget."""
+        """The number of pulls handed out and not forgotten, which counts against the budget."""
         return self._state.tickets.spent
 
     @property
@@ -280,7 +283,9 @@ class Optimizer:
         return self._state.n_batches
 
     def predict(self, arms: ArrayLike | None = None) -> tuple[Floats, Floats]:
-        """Posterior mean and standard deviation, in reward units, of these arms (indices or ids) or of all.
+        """Posterior mean and standard deviation, in reward units, of these arms or of all.
+
+        arms: indices or ids; whole numbers are always indices.
 
         If a learned model transforms the rewards, these are the median and half the distance between the
         values one standard deviation above and below it.
@@ -294,7 +299,7 @@ class Optimizer:
     def interval(self, arms: ArrayLike, share: float = 0.9) -> tuple[Floats, Floats]:
         """Prediction intervals for a new reward of each of these arms, including its noise.
 
-        arms: indices or ids of arms.
+        arms: indices or ids of arms; whole numbers are always indices.
         share: the probability that the reward is inside the interval.
 
         Returns the lower and the upper ends of the intervals, in reward units.

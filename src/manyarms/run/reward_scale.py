@@ -30,8 +30,10 @@ class RewardScale:
     def rewards(self, values: Floats) -> Floats:
         """Model values converted to the user's units."""
         if self.model is None:
-            return self.sign * values
-        return np.asarray(self.sign * self.model.transform.inverse(np.asarray(values) + self.model.mean))
+            return self.sign * values + 0.0  # never −0
+        return np.asarray(
+            self.sign * self.model.transform.inverse(np.asarray(values) + self.model.mean) + 0.0
+        )
 
     def interval(self, lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
         """An interval of model values converted to the user's units, the lower end first."""

@@ -1,4 +1,4 @@
-"""Tickets, one for each pull that was handed out, and their state: pending, answered, or given up."""
+"""Tickets, one for each pull that was handed out, and their state: pending, answered, failed or forgotten."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from manyarms.support.validation import Ints
 
 @dataclass(frozen=True)
 class Tickets:
-    """All tickets of a run, numbered from 0. A ticket that is neither pending nor given up has a result.
+    """All tickets of a run, numbered from 0. A ticket that is neither pending nor forgotten has a result.
 
     The mappings are never modified: every method returns a new object.
     """
 
     next_ticket: int = 0
     pending: Mapping[int, int] = field(default_factory=dict)  # ticket → arm
-    forgotten: frozenset[int] = frozenset()  # tickets given up
+    forgotten: frozenset[int] = frozenset()  # tickets cancelled with `forget`
     failures: Mapping[int, int] = field(default_factory=dict)  # arm → number of failed pulls
 
     def issued(self, arms: Iterable[int]) -> tuple[Tickets, list[int]]:
@@ -39,7 +39,7 @@ class Tickets:
         for ticket in tickets:
             if ticket in self.forgotten:
                 raise AlreadyToldError(
-                    f"ticket {ticket} was given up with forget(); "
+                    f"ticket {ticket} was cancelled with forget(); "
                     "record its result with tell(arms=[arm], rewards=[reward])"
                 )
             if not 0 <= ticket < self.next_ticket:
@@ -68,7 +68,7 @@ class Tickets:
 
     @property
     def spent(self) -> int:
-        """The number of pulls that count against the budget: handed out and not given up."""
+        """The number of pulls that count against the budget: handed out and not forgotten."""
         return self.next_ticket - len(self.forgotten)
 
     def pending_counts(self) -> dict[int, int]:

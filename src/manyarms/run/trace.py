@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -21,8 +22,9 @@ class Batch:
     `arms` holds the indices of the arms, `ids` their ids and `tickets` one ticket for each. `ended_because`
     is the reason why the batch ended. `ratio` is a bound on the factor by which any variance has shrunk since
     the last feedback (at most about BBKB's C̃ unless a size was asked for). `why` is the reason for each arm:
-    "initial design", "upper bound", "exploration", "final batch", "Thompson draw", "highest mean", or
-    "requested" (the size asked for needs every arm that has not been tried).
+    "random start" (uniformly at random, before there are results), "initial design", "upper bound",
+    "exploration", "final batch", "Thompson draw", "highest mean", or "requested" (the size asked for needs
+    every arm that has not been tried).
     """
 
     arms: Ints
@@ -43,8 +45,8 @@ class Batch:
 class BatchRecord:
     """A batch in the trace, with the results recorded so far.
 
-    `rewards` is NaN for pulls without a result; `failed` marks failed trials. `dictionary_size` is m, the
-    size of the sketch. `width` is β at the last feedback, before it is widened for a batch of a given size or
+    `rewards` is NaN for pulls without a result; `failed` marks failed trials. `dictionary_size` is the size m
+    of the sketch. `width` is β at the last feedback, before it is widened for a batch of a given size or
     narrowed for a final batch. `effective_dimension` is d_eff at the last feedback. `seconds` is the time
     that it took to choose the batch. The other fields are those of `Batch`.
     """
@@ -77,16 +79,25 @@ class Trace:
 
     def with_batch(self, record: BatchRecord) -> Trace:
         """The trace with one more batch."""
-        return changed(self, batches=self.batches.added([record]))
+        longer, known = changed(self, batches=self.batches.added([record])), vars(self).get("records")
+        if known is not None:
+            vars(longer)["records"] = [*known, record]
+        return longer
 
     def with_results(self, tickets: list[int], rewards: Floats, failed: Any) -> Trace:
         """The trace with the results of these tickets."""
-        told = zip(tickets, rewards.tolist(), failed.tolist(), strict=True)
-        return changed(self, results=self.results.added(told))
+        told = list(zip(tickets, rewards.tolist(), failed.tolist(), strict=True))
+        longer, known = changed(self, results=self.results.added(told)), vars(self).get("records")
+        if known is not None:
+            vars(longer)["records"] = _with_results(known, told)
+        return longer
 
     @cached_property
     def records(self) -> list[BatchRecord]:
-        """The batches with the results recorded so far. Records are never modified afterwards."""
+        """The batches with the results recorded so far. Records are never modified afterwards.
+
+        Once they have been read, longer traces bring them up to date instead of combining everything again.
+        """
         if not len(self.batches):
             return []
         first, last = int(self.batches[0].tickets[0]), int(self.batches[-1].tickets[-1])
@@ -124,8 +135,8 @@ class Trace:
             numbers = {name: plain[name][i].item() for name in _PER_BATCH}
             records.append(
                 unanswered(
-                    plain["arms"][start:end],
-                    plain["tickets"][start:end],
+                    read_only(plain["arms"][start:end]),
+                    read_only(plain["tickets"][start:end]),
                     ended_because=plain["ended_because"][i],
                     why=tuple(plain["why"][i]),
                     **numbers,
@@ -135,9 +146,34 @@ class Trace:
         return cls(AppendLog(records), AppendLog(zip(*columns, strict=True)))
 
 
+def _with_results(records: list[BatchRecord], told: list[tuple[int, float, bool]]) -> list[BatchRecord]:
+    """The records with these results; tickets of earlier batches than the first are ignored."""
+    updated: dict[int, BatchRecord] = {}
+    for ticket, reward, lost in told:
+        place = bisect_right(records, ticket, key=lambda record: int(record.tickets[0])) - 1
+        if place < 0:
+            continue
+        if place not in updated:
+            record = records[place]
+            updated[place] = replace(record, rewards=record.rewards.copy(), failed=record.failed.copy())
+        own = ticket - int(records[place].tickets[0])
+        updated[place].rewards[own], updated[place].failed[own] = reward, lost
+    for record in updated.values():
+        read_only(record.rewards)
+        read_only(record.failed)
+    return [updated.get(place, record) for place, record in enumerate(records)] if updated else records
+
+
+def read_only(array: Any) -> Any:
+    """The same array, which can no longer be written to."""
+    array.flags.writeable = False
+    return array
+
+
 def unanswered(arms: Ints, tickets: Ints, **facts: Any) -> BatchRecord:
     """The record of a batch without any results yet; `facts` are the other fields."""
-    return BatchRecord(arms, tickets, np.full(len(arms), np.nan), np.zeros(len(arms), dtype=bool), **facts)
+    rewards, failed = np.full(len(arms), np.nan), np.zeros(len(arms), dtype=bool)
+    return BatchRecord(arms, tickets, read_only(rewards), read_only(failed), **facts)
 
 
 def _joined(parts: list[Ints]) -> Ints:

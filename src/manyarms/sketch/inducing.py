@@ -86,8 +86,8 @@ class NoArms:
 class LeverageScores:
     """Ridge leverage scores (theory §3.2; BKB Algorithm 1, BBKB l. 11–16), drawn independently each time.
 
-    `oversampling` is q̄. With draws="one", an arm pulled n times enters with p = min(1, n q̄ σ̃²), the bound of
-    the authors' code. With draws="union", it enters with 1 − (1 − min(1, q̄σ̃²))ⁿ, the union of the n draws in
+    `oversampling` is q̄. With draws="one", an arm pulled n times enters with p = min(1, n q̄ σ̃²), as in the
+    authors' code. With draws="union", it enters with 1 − (1 − min(1, q̄σ̃²))ⁿ, the union of the n draws in
     the papers.
     """
 

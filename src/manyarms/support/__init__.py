@@ -1,1 +1,1 @@
-"""Shared helpers: input checks, linear algebra, random streams, growing arrays."""
+"""Shared helpers: checks of arguments, linear algebra, random streams, stored columns, archives, threads."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from threading import Lock
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+_LOCK = Lock()
 
 
 class AppendLog(Generic[T]):
@@ -23,11 +25,13 @@ class AppendLog(Generic[T]):
 
     def added(self, entries: Iterable[T]) -> AppendLog[T]:
         """With more entries at the end."""
-        latest = len(self._entries) == self._length
+        new = list(entries)
         longer: AppendLog[T] = AppendLog.__new__(AppendLog)
-        longer._entries = self._entries if latest else self._entries[: self._length]
-        longer._entries.extend(entries)
-        longer._length = len(longer._entries)
+        with _LOCK:  # two threads must not both find that they have the latest log
+            latest = len(self._entries) == self._length
+            longer._entries = self._entries if latest else self._entries[: self._length]
+            longer._entries.extend(new)
+            longer._length = self._length + len(new)
         return longer
 
     def __len__(self) -> int:

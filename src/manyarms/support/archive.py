@@ -10,7 +10,7 @@ import numpy as np
 
 from manyarms.errors import CheckpointError
 
-_ARRAY = "array at"  # the key that stands for an array in the JSON text
+_ARRAY = "array at"  # the placeholder key of an array in the JSON text
 
 
 def write_archive(stream: IO[bytes], plain: dict[str, Any]) -> None:
@@ -41,17 +41,22 @@ def read_archive(
     if not isinstance(manifest, dict) or manifest.get("format") != form:
         raise CheckpointError(f"{name}: not a saved run")
     found = manifest.get("version")
-    if older is not None and found in older:
-        return older[found](manifest, arrays)
+    if older is None or found not in older:
+        _check_version(name, found, version)
+    try:
+        if older is not None and found in older:
+            return older[found](manifest, arrays)
+        plain: dict[str, Any] = _with_arrays(manifest, arrays)
+    except KeyError as missing:
+        raise CheckpointError(f"{name}: damaged: {missing} is missing") from None
+    return plain
+
+
+def _check_version(name: str, found: Any, version: int) -> None:
     if found != version:
         older_release = isinstance(found, int) and found < version
         hint = "load it with the release that saved it" if older_release else "it needs a newer release"
         raise CheckpointError(f"{name}: format version {found}, this package reads version {version}: {hint}")
-    try:
-        plain: dict[str, Any] = _with_arrays(manifest, arrays)
-    except KeyError as missing:
-        raise CheckpointError(f"{name}: damaged: the array {missing} is missing") from None
-    return plain
 
 
 def _without_arrays(plain: Any, path: str, arrays: dict[str, Any]) -> Any:

@@ -12,7 +12,7 @@ from manyarms.support.validation import count
 
 @dataclass(frozen=True)
 class RandomStreams:
-    """Independent generators derived from one seed. Nothing is remembered, so nothing has to be rewound."""
+    """Independent generators derived from one seed; generators keep no state between calls."""
 
     seed: int
 

@@ -79,7 +79,7 @@ class PolicyContract:
                 assert getattr(model, field.name) == getattr(policy, field.name), field.name
 
     def test_a_run_changes_no_setting(self) -> None:
-        """A policy is a value: after a run it is as it was."""
+        """A policy is a value: a run does not change it."""
         policy = self.policy()
         before = repr(policy)
         self._steps(self._begun(policy=policy))
@@ -105,7 +105,7 @@ class PolicyContract:
             assert self._steps(looked, 1) == self._steps(plain, 1)
 
     def test_a_failed_call_changes_nothing(self) -> None:
-        """An ask that fails after the arms were chosen, and calls that are refused, leave no trace."""
+        """A failed ask, even after its arms were chosen, and a refused call do not change the run."""
         armed: list[bool] = []
         policy = _interruptible(self.policy(), armed)
         disturbed, plain = self._begun(policy=policy), self._begun(policy=policy)
@@ -116,12 +116,12 @@ class PolicyContract:
                     call()
             assert self._steps(disturbed, 1) == self._steps(plain, 1)
 
-    def test_a_saved_run_goes_on_the_same(self) -> None:
-        """A run that was saved and loaded chooses the arms that it would have chosen otherwise."""
+    def test_a_saved_run_continues_identically(self) -> None:
+        """A run that was saved and loaded predicts and chooses the same as the original."""
         run = self._begun()
         self._steps(run, 2)
         batch = run.ask(3)
-        run.tell(batch.tickets[:2], [0.5, -0.5])  # one result is still out
+        run.tell(batch.tickets[:2], [0.5, -0.5])  # one result is pending
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "run.npz"
             run.save(path)
@@ -133,7 +133,7 @@ class PolicyContract:
     # ------------------------------------------------------------------ batches
 
     def test_a_batch_gives_its_reasons(self) -> None:
-        """A batch has arms, says why it ended, and says of each arm what chose it."""
+        """A batch has arms, the reason why it ended, and for each arm the reason why it was chosen."""
         run = self._begun()
         for _ in range(self.n_batches):
             batch = run.ask()
@@ -156,7 +156,7 @@ class PolicyContract:
                 self._answer(run, batch)
 
     def test_sizes_are_respected(self) -> None:
-        """`ask(n)` gives n arms, more than the pool has if need be; `at_most` caps a batch."""
+        """`ask(n)` returns n arms, even more than the pool has; `at_most` limits a batch."""
         for begin in (self._new, self._begun):
             run = begin(repeats="allow")
             for n in (1, 7, run.pool.n_arms + 5):
@@ -187,7 +187,7 @@ class PolicyContract:
             assert run.history.counts.max() <= 2, "an arm was pulled a third time"
 
     def test_pending_pulls_count(self) -> None:
-        """Arms whose results are still out are neither chosen again nor lost."""
+        """Arms whose results are pending are neither chosen again nor lost."""
         run = self._begun(repeats="forbid")
         seen = run.history.arms.tolist()
         while len(seen) < run.pool.n_arms:
@@ -200,7 +200,7 @@ class PolicyContract:
         _refused(errors.NothingToAskError, run.ask)
 
     def test_failed_arms_are_not_offered_again(self) -> None:
-        """An arm whose trial failed stays out of later batches."""
+        """An arm whose trial failed is not in later batches."""
         run, lost = self._begun(max_failures=1), set[int]()
         for _ in range(self.n_batches):
             batch = run.ask(3)
@@ -224,7 +224,7 @@ class PolicyContract:
         assert all(0 <= record.width < np.inf for record in run.trace), [each.width for each in run.trace]
 
     def test_equal_rewards(self) -> None:
-        """A run goes on when all rewards are equal, whether zero or not."""
+        """A run continues when all rewards are equal, whether zero or not."""
         for reward in (0.0, 3.0):
             run = self._new()
             run.tell(arms=np.arange(self.n_first), rewards=np.full(self.n_first, reward))
@@ -271,7 +271,7 @@ class PolicyContract:
         run.tell(batch, self.values(run.pool)[batch.arms] + 0.1 * np.array(noise))
 
     def _steps(self, run: Optimizer, batches: int | None = None) -> list[Any]:
-        """Ask and tell; what each batch was."""
+        """Ask and tell; the batches."""
         seen = []
         for _ in range(self.n_batches if batches is None else batches):
             batch = run.ask(at_most=20)
@@ -293,7 +293,7 @@ class _InterruptedError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class _Interrupted:
-    """A selection rule that fails once, after the batch was filled, when it has been armed."""
+    """A selection rule that can be set to fail once, after the batch was filled."""
 
     rest: SelectionRule
     armed: list[bool]

@@ -44,7 +44,7 @@ class StoppingRuleContract:
         assert type(self.rule()).__name__ in repr(self.rule()), repr(self.rule())
 
     def test_a_batch_changes_no_setting(self) -> None:
-        """What is counted belongs to the meter: after some batches the rule is as it was."""
+        """The meter holds the counts: batches do not change the rule."""
         rule = self.rule()
         before = repr(rule)
         self._batches(self._run(0, rule=rule))
@@ -62,7 +62,7 @@ class StoppingRuleContract:
                 assert (first.add(pick), first.ratio) == (second.add(pick), second.ratio)
 
     def test_reasons_are_named(self) -> None:
-        """The verdict on a pick is None or a reason in words."""
+        """`add` returns None or a reason in words."""
         for seed in self.seeds:
             run = self._run(seed)
             meter = self._meter(self.rule(), run.posterior)
@@ -125,7 +125,7 @@ class StoppingRuleContract:
     # ------------------------------------------------------------------ batches
 
     def test_batches_end_with_a_reason(self) -> None:
-        """However much is known, a batch ends on its own, for the reason that the rule gives."""
+        """A batch ends for the reason that the rule returns, after few results and after many."""
         for seed in self.seeds:
             run = self._run(seed)
             for _ in range(self.n_batches):
@@ -139,7 +139,7 @@ class StoppingRuleContract:
                 run.tell(batch, np.zeros(len(batch)))
 
     def test_at_most_caps_a_batch(self) -> None:
-        """A capped batch is the beginning of the batch that the rule would have ended."""
+        """A batch limited by `at_most` is the beginning of the batch that the rule would have ended."""
         for seed in self.seeds:
             whole = self._run(seed).ask()
             for most in (1, 2, len(whole)):

@@ -46,7 +46,7 @@ VALUES = (0.1, 0.0, 1e-300, 1e100, -2.0 / 3.0)
 
 
 class CampaignStoreContract:
-    """One moment per reader, one writer at a time, all or nothing, and rules that no writer can break."""
+    """Snapshot isolation for readers, serialised writers, atomic transactions, enforced constraints."""
 
     n_arms = 10
     settings = '{"any": "text"}'
@@ -77,7 +77,7 @@ class CampaignStoreContract:
             assert (row["settings"], row["n_arms"]) == (self.settings, self.n_arms)
 
     def test_a_new_campaign_is_empty(self) -> None:
-        """Nothing has happened, and there is no state."""
+        """A new campaign has no batches, no results and no state."""
         with self._stores() as (store,):
             assert _snapshot(store) == Snapshot(0, 0, None, 0, (), ())
 
@@ -97,8 +97,8 @@ class CampaignStoreContract:
 
     # ------------------------------------------------------------------ transactions
 
-    def test_a_reader_sees_one_moment(self) -> None:
-        """Changes that are committed during a reading transaction stay invisible to it."""
+    def test_readers_have_snapshot_isolation(self) -> None:
+        """A reading transaction does not see changes that are committed during it."""
         with self._stores(2) as (reader, writer):
             with reader.reading() as connection:
                 before = reader.snapshot(connection)
@@ -110,7 +110,7 @@ class CampaignStoreContract:
             assert (after.batches, [each.value for each in after.results]) == (1, [1.0])
 
     def test_writers_wait_for_each_other(self) -> None:
-        """What a writer reads is still true when it commits: no number is used twice, none is skipped."""
+        """Writers are serialised: no batch or ticket number is used twice, and none is skipped."""
         threads, rounds = 4, 5
         problems: list[BaseException] = []
 
@@ -172,7 +172,7 @@ class CampaignStoreContract:
                 assert [each.ticket for each in slow.tickets(connection)] == [0, 1, 2]
 
     def test_the_state_is_returned_exactly_and_replaced(self) -> None:
-        """Any bytes come back unchanged; the state of a later batch replaces the earlier one."""
+        """Any bytes are read back unchanged; the state of a later batch replaces the earlier one."""
         data = bytes(range(256)) * 100
         with self._stores(2) as (store, other):
             self._hand_out(store, state=data)
@@ -266,8 +266,8 @@ class CampaignStoreContract:
                 assert {each["digest"] for each in store.files(connection)} == {"short", "long"}
                 assert store.told_in(connection, number) == {0: 1.0}
 
-    def test_rules_are_constraints_of_the_database(self) -> None:
-        """A statement that would break a rule is refused, and the data stay as they were."""
+    def test_constraints_are_enforced_by_the_database(self) -> None:
+        """A statement that violates a constraint is refused, and the data do not change."""
         with self._stores() as (store,):
             self._hand_out(store)
             _record(store, 0, 1.0)
@@ -278,7 +278,7 @@ class CampaignStoreContract:
             assert _snapshot(store) == before
 
     def _forbidden(self, store: Store) -> dict[str, Any]:
-        """Statements that each break one rule, by the rule."""
+        """Statements that each violate one constraint, by its name."""
         result = {
             "campaign": store.id,
             "sequence": 99,

@@ -1,4 +1,4 @@
-"""N-KernelUCB: N separate GP-UCB agents that never talk. The floor of communication (theory §9.6)."""
+"""N-KernelUCB: agents that do not communicate; the baseline with no communication cost (theory §9.6)."""
 
 from __future__ import annotations
 

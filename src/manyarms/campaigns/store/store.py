@@ -262,7 +262,7 @@ class Store:
             self._change(connection, held, {"worker": worker, "lease_until": until})
 
     def set_ticket_state(self, connection: Connection, tickets: Sequence[int], state: str) -> None:
-        """Close tickets: set their state to told or failed."""
+        """Close tickets: set their state to answered (TOLD) or failed."""
         for part in _parts(tickets):
             self._change(connection, TICKETS.c.ticket.in_(part), {"state": state, "lease_until": None})
 
