@@ -34,7 +34,7 @@ class Setting:
     policy: str = "BBKB"  # a policy of the library, or "random"
     by_library: bool = False  # `Optimizer` decides first arms, fits and width, as for a user
     width: float = ma.BBKB.practical
-    rewards: str = "rank"
+    rewards: str = "auto"
     refresh: bool = False  # learn the reward transform again after every batch
     kernel: str = "auto"  # auto, rbf, matern
     scales: str = "auto"  # auto, shared
@@ -158,9 +158,9 @@ def chosen_arms(task: Problem, setting: Setting, budget: int, batch: int, seed: 
 
 def learn_transform(model: LearnedModel, history: History, kind: str) -> LearnedModel:
     """The model with its reward transform fitted again and the rest kept."""
-    from manyarms.learning.reward_transforms import fit_transform
+    from manyarms.learning.reward_transforms import fit_transforms
 
-    return replace(model, transform=fit_transform(history, kind)[0])
+    return replace(model, transform=fit_transforms(history, kind)[0][0])
 
 
 def _by_the_library(
@@ -189,8 +189,8 @@ def settings() -> dict[str, Setting]:
         loop,
         *(replace(loop, name=f"width {w:g}", width=w) for w in (0.5, 1.0, 2.0, 3.0)),
         replace(loop, name="standardised", rewards="standardise"),
-        replace(loop, name="ranked if heavy-tailed", rewards="tails"),
-        replace(loop, name="transform renewed", refresh=True),
+        replace(loop, name="ranked", rewards="rank"),
+        replace(loop, name="transform renewed", refresh=True, rewards="rank"),
         replace(loop, name="one length-scale", scales="shared"),
         replace(loop, name="RBF", kernel="rbf"),
         replace(loop, name="Matérn", kernel="matern"),

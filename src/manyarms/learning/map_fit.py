@@ -70,10 +70,24 @@ class Start:
 
 
 @dataclass(frozen=True)
+class AtArms:
+    """The posterior of f at the arms fitted to, on the model's scale.
+
+    `variance` is for the values found. `from_parameters` is what the uncertainty about these values adds: the
+    variance of the posterior mean under their normal approximation, to first order (theory §8.6).
+    """
+
+    mean: Floats
+    variance: Floats
+    from_parameters: Floats
+
+
+@dataclass(frozen=True)
 class Fit:
     """A family with its learned values, on the scale of standardised features and rewards.
 
-    `score` is the value families are compared by, NaN when it was not requested. `outcome` is "converged",
+    `score` is the value families are compared by, NaN when it was not requested, as `at_arms` is then
+    None. `outcome` is "converged",
     "stopped early" (the maximum number of evaluations was reached; the values are the best found) or
     "prior values" (nothing could be evaluated, or there was nothing to learn from).
     """
@@ -87,6 +101,7 @@ class Fit:
     score: float
     inverse_sd: Floats
     outcome: str
+    at_arms: AtArms | None = None
 
     @property
     def start(self) -> Start:
@@ -261,7 +276,9 @@ class _Search:
             return prior_fit(self._family)
         _, values, evidence = self._best
         signal, noise = (float(v) for v in np.exp(values[-2:]))
-        score, inverse_sd = self._laplace(values, evidence) if scored else (math.nan, self._inverse_sd)
+        score, inverse_sd, at_arms = math.nan, self._inverse_sd, None
+        if scored:
+            score, inverse_sd, at_arms = self._laplace(values, evidence)
         outcome = CONVERGED if self._converged else STOPPED
         return Fit(
             family=self._family,
@@ -273,28 +290,36 @@ class _Search:
             score=score,
             inverse_sd=inverse_sd,
             outcome=outcome,
+            at_arms=at_arms,
         )
 
-    def _laplace(self, values: Floats, evidence: LogEvidence) -> tuple[float, Floats]:
-        """The family's log evidence with its parameters integrated out (Laplace), and `inverse_sd`."""
+    def _laplace(self, values: Floats, evidence: LogEvidence) -> tuple[float, Floats, AtArms]:
+        """The log evidence with the parameters integrated out (Laplace), `inverse_sd`, and f at the arms."""
         z = (values - self._prior.centre) / self._prior.sd
-        hessian = self._hessian(values, evidence)
-        eigenvalues = np.maximum(np.linalg.eigvalsh(hessian), 1.0)
+        hessian, slopes = self._derivatives(values, evidence)
+        eigenvalues, vectors = np.linalg.eigh(hessian)
+        eigenvalues = np.maximum(eigenvalues, 1.0)
         score = float(evidence.value - 0.5 * z @ z - 0.5 * np.log(eigenvalues).sum())
-        return score, np.sqrt(np.maximum(np.diag(hessian), 1.0)) / self._prior.sd
+        inverse_sd = np.sqrt(np.maximum(np.diag(hessian), 1.0)) / self._prior.sd
+        from_parameters = ((vectors.T @ slopes) ** 2 / eigenvalues[:, None]).sum(axis=0)
+        return score, inverse_sd, AtArms(evidence.fitted, evidence.variances, from_parameters)
 
-    def _hessian(self, values: Floats, evidence: LogEvidence) -> Floats:
-        """Second derivatives of the negative log posterior, in units of the prior's standard deviations.
+    def _derivatives(self, values: Floats, evidence: LogEvidence) -> tuple[Floats, Floats]:
+        """The Hessian of the negative log posterior, and the slopes of f at the arms, one row a parameter.
 
-        Finite differences of gradients, towards the inside of the box. Where C is not positive definite at
-        the end of the step, the data add nothing and the prior's own curvature remains.
+        Both are in units of the prior's standard deviations: finite differences of gradients and of posterior
+        means, towards the inside of the box. Where C is not positive definite at the end of the step, the
+        data add nothing and the prior's own curvature remains.
         """
-        H = np.zeros((len(values), len(values)))
+        H, slopes = np.zeros((len(values), len(values))), np.zeros((len(values), len(evidence.fitted)))
         for i, upper in enumerate(self._prior.upper):
             moved = values.copy()
             moved[i] += _STEP if values[i] + _STEP <= upper else -_STEP
             there = self._evidence(moved)
             if there is not None:
-                H[i] = (evidence.gradient - there.gradient) / (moved[i] - values[i])
+                step = moved[i] - values[i]
+                H[i] = (evidence.gradient - there.gradient) / step
+                slopes[i] = (there.fitted - evidence.fitted) / step
         sd = self._prior.sd
-        return np.asarray(np.eye(len(values)) + 0.5 * (H + H.T) * sd * sd[:, None])
+        hessian = np.eye(len(values)) + 0.5 * (H + H.T) * sd * sd[:, None]
+        return np.asarray(hessian), np.asarray(slopes * sd[:, None])

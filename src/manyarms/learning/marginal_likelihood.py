@@ -50,11 +50,17 @@ class Observations:
 
 @dataclass(frozen=True)
 class LogEvidence:
-    """Value, gradient with respect to (log length-scales, log s², log σ²), and the posterior mean of m."""
+    """Value, gradient with respect to (log length-scales, log s², log σ²), and the posterior mean of m.
+
+    `fitted` and `variances` are the posterior mean and variance of f at the arms, which come for free:
+    ȳ − (σ²/n)α and σ²/n − (σ²/n)² diag C⁻¹.
+    """
 
     value: float
     gradient: Floats
     mean: float
+    fitted: Floats
+    variances: Floats
 
 
 def log_evidence(
@@ -73,11 +79,17 @@ def log_evidence(
     value = -0.5 * (means @ alpha + log_det + n * math.log(2 * math.pi))
     value -= 0.5 * (freedom * math.log(2 * math.pi * noise) + scatter / noise)
     value -= 0.5 * float(np.log(counts).sum())
+    inverse_diagonal = 2.0 * np.diag(half) + alpha**2
     by_noise = -noise * float(np.diag(half) @ (1.0 / counts))
     by_noise += 0.5 * (scatter / noise - freedom)
     by_signal = -signal * float(np.vdot(half, K))
     gradient = np.concatenate([-signal * covariance.contract(half), [by_signal, by_noise]])
-    return LogEvidence(float(value), gradient, float(MEAN_VARIANCE * alpha.sum()))
+    own_noise = noise / counts
+    fitted = means - own_noise * alpha
+    variances = own_noise - own_noise**2 * inverse_diagonal
+    return LogEvidence(
+        float(value), gradient, float(MEAN_VARIANCE * alpha.sum()), fitted, np.maximum(variances, 0.0)
+    )
 
 
 def _solve(C: Floats, means: Floats) -> tuple[Floats, float, Floats] | None:

@@ -19,8 +19,8 @@ import numpy as np
 from manyarms.kernels import KernelLike, Scale
 from manyarms.kernels.describe import describe, from_description
 from manyarms.learning.fit_subset import MAX_ARMS
-from manyarms.learning.map_fit import PRIOR, STOPPED, Fit, prior_fit
-from manyarms.learning.model_selection import select
+from manyarms.learning.map_fit import PRIOR, STOPPED, prior_fit
+from manyarms.learning.model_selection import Selected, select
 from manyarms.learning.prepared_pool import Prepared
 from manyarms.learning.reward_transforms import (
     SMALLEST_DIFFERENCE,
@@ -28,7 +28,8 @@ from manyarms.learning.reward_transforms import (
     Targets,
     Transform,
     arm_averages,
-    fit_transform,
+    fit_transforms,
+    scale_sentence,
     targets,
     transform_from,
 )
@@ -40,6 +41,7 @@ MIN_ARMS = 3  # with fewer different arms the priors are used as they are
 GROWTH = 2.0  # of arms or pulls between two fits
 MIDRANGE_GROWTH, MIDRANGE_ARMS = 1.25, (40, MAX_ARMS)  # the same in this range; why: docs/measurements.md
 FAR_OUT = 6.0  # standard deviations on the model's scale that no sample of normal scores reaches
+BEYOND = 1.5  # times the largest value learned from, where a scale without ranks has such values
 REPORTED_NOISE_FLOOR = 0.01  # a noise standard deviation of a tenth of the rewards' standard deviation
 
 
@@ -50,7 +52,8 @@ class LearnedModel:
     `kernel` includes the signal variance and is evaluated on the features of `Prepared.pool`. `kernel`,
     `noise_std` and `mean` are on the transform's scale. The model was learned from `n_pulls` pulls of
     `n_unique` different arms. `assumptions` are sentences about what could not be learned or was decided by a
-    rule.
+    rule. `std_factor` multiplies reported posterior standard deviations, because kernel and noise are
+    uncertain. `largest_value` is the largest absolute value, on the model's scale, that it was learned from.
     """
 
     kernel: KernelLike
@@ -63,6 +66,8 @@ class LearnedModel:
     n_pulls: int
     outcome: str
     assumptions: tuple[str, ...]
+    std_factor: float = 1.0
+    largest_value: float = 0.0
 
     @property
     def ridge(self) -> float:
@@ -94,6 +99,8 @@ class LearnedModel:
             "n_pulls": self.n_pulls,
             "outcome": self.outcome,
             "assumptions": list(self.assumptions),
+            "std_factor": self.std_factor,
+            "largest_value": self.largest_value,
         }
 
 
@@ -135,9 +142,10 @@ def _rewards_differ(history: History) -> bool:
 
 
 def _far_outside(model: LearnedModel, history: History) -> bool:
-    """Whether an average lies far outside the range of the rewards the transform was fitted to."""
+    """Whether an average lies far outside the range of the rewards the model was learned from."""
     means, _ = arm_averages(history)
-    return bool(np.abs(model.transform.forward(means)).max(initial=0.0) > FAR_OUT)
+    limit = max(FAR_OUT, BEYOND * model.largest_value)
+    return bool(np.abs(model.transform.forward(means)).max(initial=0.0) > limit)
 
 
 def learn(
@@ -145,53 +153,62 @@ def learn(
     history: History,
     rng: np.random.Generator,
     *,
-    rewards: str = "rank",
+    rewards: str = "auto",
     previous: LearnedModel | None = None,
 ) -> LearnedModel:
     """Learn a model from the results so far; too few results are not an error but an assumption.
 
-    `rewards` is the kind of transform (`fit_transform`). `previous` is returned again, with a sentence that
+    `rewards` is the kind of transform (`fit_transforms`). `previous` is returned again, with a sentence that
     says so, when no covariance could be evaluated on the new data.
     """
-    transform, notes = fit_transform(history, rewards)
-    observed = targets(history, transform)
+    transforms, notes = fit_transforms(history, rewards)
+    scales = [targets(history, transform) for transform in transforms]
     notes = (*prepared.assumptions, *notes)
-    if len(history) < MIN_ARMS or np.ptp(observed.means) < SMALLEST_DIFFERENCE:
+    if len(history) < MIN_ARMS or np.ptp(scales[0].means) < SMALLEST_DIFFERENCE:
         notes = (*notes, f"{_arms_with_results(len(history))}: kernel and noise are assumed, not learned")
-        return _model(prior_fit(prepared.families[0]), transform, history, notes)
+        return _model(Selected(prior_fit(prepared.families[0]), scales[0], 1.0), history, notes)
     with one_thread():
-        found = select(prepared, observed, rng)
-    if found.outcome == PRIOR:
+        found = select(prepared, scales, rng)
+    if found.fit.outcome == PRIOR:
         notes = (
             *notes,
             "no covariance could be factorised: kernel and noise are not learned from the results",
         )
         if previous is not None:
             return replace(previous, n_unique=len(history), n_pulls=history.pulls, assumptions=notes)
-    if found.outcome == STOPPED:
+    return _model(found, history, (*notes, *_notes(found)))
+
+
+def _notes(found: Selected) -> tuple[str, ...]:
+    """Sentences about the scale of the rewards, the search and the noise."""
+    observed, notes = found.targets, scale_sentence(found.targets.transform)
+    if found.fit.outcome == STOPPED:
         notes = (*notes, "the search for kernel and noise was stopped before it converged")
     if observed.noise_floor > REPORTED_NOISE_FLOOR:
         floor = f"{observed.noise_floor**0.5:.2g}"
         notes = (*notes, f"many results are equal: the noise is assumed to be at least {floor}")
     if not (observed.counts > 1).any():
         notes = (*notes, "no arm was tried twice: noise and signal are separated by smoothness alone")
-    return _model(found, transform, history, notes)
+    return notes
 
 
 def _arms_with_results(n: int) -> str:
     return f"{n} different arm{' has' if n == 1 else 's have'} results"
 
 
-def _model(found: Fit, transform: Transform, history: History, assumptions: tuple[str, ...]) -> LearnedModel:
+def _model(found: Selected, history: History, assumptions: tuple[str, ...]) -> LearnedModel:
+    fit, observed = found.fit, found.targets
     return LearnedModel(
-        kernel=Scale(found.family.kernel(found.log_scales), found.signal),
-        noise_std=float(np.sqrt(found.noise)),
-        mean=found.mean,
-        transform=transform,
-        family=found.family.name,
-        evidence=found.evidence,
+        kernel=Scale(fit.family.kernel(fit.log_scales), fit.signal),
+        noise_std=float(np.sqrt(fit.noise)),
+        mean=fit.mean,
+        transform=observed.transform,
+        family=fit.family.name,
+        evidence=fit.evidence,
         n_unique=len(history),
         n_pulls=history.pulls,
-        outcome=found.outcome,
+        outcome=fit.outcome,
         assumptions=assumptions,
+        std_factor=found.std_factor,
+        largest_value=float(np.abs(observed.means).max(initial=0.0)),
     )

@@ -1,11 +1,15 @@
-"""Choose the kernel family, with one length-scale or one per feature, and the arms to fit it on.
+"""Choose the scale of the rewards, the kernel family and its length-scales, and the arms to fit them on.
 
 All candidates are fitted on a small subset, where a fit takes a fraction of a second, and compared by
-their score; the best is fitted again on the large subset, starting from the values found.
+their score; the best is fitted again on the large subset, starting from the values found. Scales of the
+rewards are compared by the score plus the logarithm of the scale's slopes at the rewards, which makes the
+scores of different scales densities of the same rewards (theory §8.3).
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +19,7 @@ from manyarms.learning.fit_subset import MAX_ARMS, choose_subset
 from manyarms.learning.kernel_families import Family
 from manyarms.learning.map_fit import Fit, HyperPrior, Start, fit, second_mode
 from manyarms.learning.marginal_likelihood import Observations
+from manyarms.learning.parameter_uncertainty import std_factor
 from manyarms.learning.prepared_pool import Prepared
 from manyarms.learning.reward_transforms import Targets
 from manyarms.support.validation import Ints
@@ -25,17 +30,54 @@ SHORT_SCALES_SHIFT = -1.2  # added to the typical log length-scales for the seco
 _EVALUATIONS = 40  # of the evidence, in a fit that starts from values already found
 
 
-def select(prepared: Prepared, targets: Targets, rng: np.random.Generator) -> Fit:
-    """The best fit to these results."""
-    per_feature = len(targets.arms) >= MIN_ARMS_PER_FEATURE
-    first: Family = prepared.families[0]
-    features, observations = _subset(prepared, targets, first, first.typical, rng, COMPARISON_ARMS)
-    best = _best(_fit_candidates(prepared, features, observations, per_feature))
+@dataclass(frozen=True)
+class Selected:
+    """The best fit, the targets it was made to, and the factor for its standard deviations."""
+
+    fit: Fit
+    targets: Targets
+    std_factor: float
+
+
+def select(prepared: Prepared, scales: Sequence[Targets], rng: np.random.Generator) -> Selected:
+    """The best fit to these results, which `scales` holds under one or more transforms."""
+    targets, first = scales[0], prepared.families[0]
+    chosen = _chosen(prepared, targets, first, first.typical, rng, COMPARISON_ARMS)
+    features = prepared.pool.take(targets.arms[chosen])
+    targets, candidates = _compare(prepared, scales, features, chosen)
+    best, factor = _best(candidates), std_factor([candidate.fit for candidate in candidates])
     if len(targets.arms) <= COMPARISON_ARMS:
-        return best.fit
-    family, log_scales = best.fit.family, best.fit.log_scales
-    features, observations = _subset(prepared, targets, family, log_scales, rng, MAX_ARMS)
-    return best.refit(features, observations)
+        return Selected(best.fit, targets, factor)
+    chosen = _chosen(prepared, targets, best.fit.family, best.fit.log_scales, rng, MAX_ARMS)
+    features = prepared.pool.take(targets.arms[chosen])
+    return Selected(best.refit(features, _observations(targets, chosen), scored=False), targets, factor)
+
+
+def _compare(
+    prepared: Prepared, scales: Sequence[Targets], features: Any, chosen: Ints
+) -> tuple[Targets, list[Candidate]]:
+    """The scale with the highest evidence, and all candidates fitted under it.
+
+    The first scale is compared under its best candidate with the others under the same family, each fitted
+    from the same start; all candidates are fitted again when another scale wins.
+    """
+    per_feature = len(scales[0].arms) >= MIN_ARMS_PER_FEATURE
+
+    def fitted(targets: Targets) -> list[Candidate]:
+        return _fit_candidates(prepared, features, _observations(targets, chosen), per_feature)
+
+    def score(targets: Targets, fit: Fit) -> float:
+        charge = 0.5 * targets.transform.n_shapes * math.log(len(chosen))  # as in the BIC
+        return fit.score + float(targets.counts[chosen] @ targets.log_slopes[chosen]) - charge
+
+    candidates, winner = fitted(scales[0]), scales[0]
+    best = _best(candidates)
+    highest = score(scales[0], best.fit)
+    for targets in scales[1:]:
+        found = score(targets, best.refit(features, _observations(targets, chosen), scored=True))
+        if found > highest:
+            winner, highest = targets, found
+    return winner, candidates if winner is scales[0] else fitted(winner)
 
 
 @dataclass(frozen=True)
@@ -45,10 +87,10 @@ class Candidate:
     fit: Fit
     prior: HyperPrior
 
-    def refit(self, features: Any, observations: Observations) -> Fit:
-        """The same family fitted to other arms, starting from the present values."""
+    def refit(self, features: Any, observations: Observations, scored: bool) -> Fit:
+        """The same family fitted to other data, starting from the present values."""
         family, start = self.fit.family, self.fit.start
-        return fit(family, features, observations, start, _EVALUATIONS, self.prior, scored=False)
+        return fit(family, features, observations, start, _EVALUATIONS, self.prior, scored)
 
     def start_for(self, family: Family) -> Start | None:
         """A start for a family with as many length-scales, at the same ratio to its typical ones."""
@@ -107,13 +149,14 @@ def _best(candidates: list[Candidate]) -> Candidate:
     return max(candidates, key=lambda candidate: candidate.fit.score)
 
 
-def _subset(
+def _chosen(
     prepared: Prepared, targets: Targets, family: Family, log_scales: Any, rng: np.random.Generator, size: int
-) -> tuple[Any, Observations]:
-    """Features and statistics of a subset of the arms; replicates of all arms count for the noise."""
-    kernel = family.kernel(log_scales)
-    chosen: Ints = choose_subset(prepared.pool, kernel, targets.arms, targets.means, rng, size)
+) -> Ints:
+    """Places in the targets of the arms to fit on."""
+    return choose_subset(prepared.pool, family.kernel(log_scales), targets.arms, targets.means, rng, size)
+
+
+def _observations(targets: Targets, chosen: Ints) -> Observations:
+    """The statistics of these arms; replicates of all arms count for the noise."""
     freedom, scatter = float((targets.counts - 1.0).sum()), float(targets.scatters.sum())
-    counts, means = targets.counts[chosen], targets.means[chosen]
-    observations = Observations(counts, means, freedom, scatter, targets.noise_floor)
-    return prepared.pool.take(targets.arms[chosen]), observations
+    return Observations(targets.counts[chosen], targets.means[chosen], freedom, scatter, targets.noise_floor)

@@ -1,11 +1,13 @@
-"""Map rewards to a scale on which a Gaussian model makes sense, and back to the user's units.
+"""Map rewards to a scale on which a Gaussian model makes sense, and back to the user's units (theory §8.3).
 
-There are two maps. Both are strictly increasing, so that the best arm stays the best and an interval for the
-modelled value is an interval for the reward. *Standardised* subtracts a centre and divides by a spread.
-*Normal scores* (van der Waerden) replace the i-th smallest of n averages by Φ⁻¹((i − ½)/n) and interpolate
-linearly: outliers and heavy tails lose their influence, and the order of the arms remains to be learned.
-Beyond the observed values the map continues with the slope from the median to the last of them, so that a
-new record counts as a record, but by no more than the spread of its half of the values suggests.
+All maps are strictly increasing, so that the best arm stays the best and an interval for the modelled value
+is an interval for the reward. *Standardised* subtracts a centre and divides by a spread. *Smooth warpings*
+(`smooth_warpings.py`) bend the scale first. *Normal scores* (van der Waerden) replace the i-th smallest of n
+averages by Φ⁻¹((i − ½)/n) and interpolate linearly: outliers and heavy tails lose their influence, and the
+order of the arms remains to be learned. Beyond the observed values this map continues with the slope from the
+median to the last of them, so that a new record counts as a record, but by no more than the spread of its
+half of the values suggests. Which map is used is decided by evidence (`model_selection.py`): the evidence of
+the mapped values times the map's slopes is a density of the rewards themselves, whatever the map.
 
 An arm's modelled value is the map of its *average* reward, and the scatter of its replicates is multiplied
 by the squared slope of the map there (delta method; the history keeps no single rewards). The slope is that
@@ -22,24 +24,30 @@ from typing import Any, Protocol
 import numpy as np
 
 from manyarms.errors import InvalidParameterError
+from manyarms.learning.smooth_warpings import Warped, smooth_warpings
 from manyarms.posterior.history import History
 from manyarms.support.validation import Floats, Ints
 
-HEAVY_TAIL = 5.0  # robust standard deviations between the median and the farthest average
-_NORMAL_IQR = 1.3489795
 _ROUNDING = 1e-13  # relative rounding error of a sum of squares
 SMALLEST_DIFFERENCE = 1e-290  # rewards closer than this count as equal: their slope would overflow
 _KNOTS = 257  # of the normal scores, evenly spaced in score, so that both tails keep every value
 
 
 class Transform(Protocol):
-    """An increasing map from rewards to modelled values."""
+    """An increasing map from rewards to modelled values, with a number of shapes fitted to the rewards."""
+
+    @property
+    def n_shapes(self) -> int:
+        """The number of shape parameters, which a comparison charges for."""
 
     def forward(self, rewards: Floats) -> Floats:
         """Modelled values."""
 
     def inverse(self, values: Floats) -> Floats:
         """Rewards; quantiles of the modelled value become quantiles of the reward."""
+
+    def log_slopes(self, rewards: Floats) -> Floats:
+        """The logarithm of the slope of the map at these rewards."""
 
     def describe(self) -> dict[str, Any]:
         """Plain data for a saved run."""
@@ -52,6 +60,11 @@ class Standardised:
     centre: float = 0.0
     spread: float = 1.0
 
+    @property
+    def n_shapes(self) -> int:
+        """None."""
+        return 0
+
     def forward(self, rewards: Floats) -> Floats:
         """Modelled values."""
         return np.asarray((np.asarray(rewards) - self.centre) / self.spread)
@@ -59,6 +72,10 @@ class Standardised:
     def inverse(self, values: Floats) -> Floats:
         """Rewards."""
         return np.asarray(self.centre + self.spread * np.asarray(values))
+
+    def log_slopes(self, rewards: Floats) -> Floats:
+        """The logarithm of 1/spread."""
+        return np.full(np.shape(rewards), -math.log(self.spread))
 
     def describe(self) -> dict[str, Any]:
         """Plain data."""
@@ -74,6 +91,11 @@ class NormalScores:
     below: float
     above: float
 
+    @property
+    def n_shapes(self) -> int:
+        """As many as the most flexible smooth warping; what else the ranks fit, `log_slopes` corrects for."""
+        return 2
+
     def forward(self, rewards: Floats) -> Floats:
         """Modelled values."""
         return _piecewise_linear(np.asarray(rewards), self.rewards, self.scores, self.below, self.above)
@@ -83,6 +105,23 @@ class NormalScores:
         return _piecewise_linear(
             np.asarray(values), self.scores, self.rewards, 1 / self.below, 1 / self.above
         )
+
+    def log_slopes(self, rewards: Floats) -> Floats:
+        """The logarithm of the slope of the chord that reaches about √n/2 order statistics to either side.
+
+        The slope of a chord over m spacings estimates the density of the rewards, and on average its
+        logarithm is log m − ψ(m) too large (Vasicek 1976), which is subtracted.
+        """
+        from scipy.special import digamma
+
+        knots, scores = np.array(self.rewards), np.array(self.scores)
+        reach = max(1, round(0.5 * math.sqrt(len(knots))))
+        place = np.searchsorted(knots, rewards)
+        low, high = np.maximum(place - reach, 0), np.minimum(place + reach, len(knots) - 1)
+        spacings = high - low
+        with np.errstate(over="ignore"):
+            slopes = (scores[high] - scores[low]) / (knots[high] - knots[low])
+        return np.asarray(np.log(slopes) - np.log(spacings) + digamma(spacings))
 
     def describe(self) -> dict[str, Any]:
         """Plain data."""
@@ -101,6 +140,8 @@ def transform_from(description: dict[str, Any]) -> Transform:
     settings = {key: value for key, value in description.items() if key != "transform"}
     if description["transform"] == "standardised":
         return Standardised(**settings)
+    if warped := Warped.from_description(description):
+        return warped
     knots = {key: tuple(settings[key]) for key in ("rewards", "scores")}
     return NormalScores(**{**settings, **knots})
 
@@ -109,14 +150,16 @@ def transform_from(description: dict[str, Any]) -> Transform:
 class Targets:
     """A history on the model's scale: the mapped averages, and the scatter of replicates.
 
-    `noise_floor` is the variance hidden by tied averages (`tie_variance`), a lower bound on the noise
-    variance.
+    `log_slopes` are those of the transform at the averages. `noise_floor` is the variance hidden by tied
+    averages (`tie_variance`), a lower bound on the noise variance.
     """
 
+    transform: Transform
     arms: Ints
     counts: Floats
     means: Floats
     scatters: Floats
+    log_slopes: Floats
     noise_floor: float = 0.0
 
     @property
@@ -144,41 +187,50 @@ def targets(history: History, transform: Transform) -> Targets:
         chord = transform.forward(means + noise) - transform.forward(means - noise)
         mapped = (np.sqrt(scatters) * (chord / (2.0 * noise))) ** 2
     noise_floor = tie_variance(means) if isinstance(transform, NormalScores) else 0.0
-    return Targets(history.arms[order], counts, transform.forward(means), mapped, noise_floor)
+    return Targets(
+        transform=transform,
+        arms=history.arms[order],
+        counts=counts,
+        means=transform.forward(means),
+        scatters=mapped,
+        log_slopes=transform.log_slopes(means),
+        noise_floor=noise_floor,
+    )
 
 
-def tail_length(values: Floats) -> float:
-    """Robust standard deviations from the median to the farthest value; infinite when half are equal."""
-    quarter, centre, three_quarters = np.quantile(values, (0.25, 0.5, 0.75))
-    farthest = float(np.abs(values - centre).max())
-    robust = float(three_quarters - quarter) / _NORMAL_IQR
-    return 0.0 if farthest == 0 else farthest / robust if robust > 0 else math.inf
+def fit_transforms(history: History, kind: str = "auto") -> tuple[tuple[Transform, ...], tuple[str, ...]]:
+    """The maps to compare for these results, and what had to be assumed.
 
-
-def fit_transform(history: History, kind: str = "rank") -> tuple[Transform, tuple[str, ...]]:
-    """The map for these results, and its assumptions.
-
-    `kind` is "rank" (normal scores; the default because it finds the most good arms, see
-    docs/measurements.md), "standardise", or "tails": normal scores when an average lies more than HEAVY_TAIL
-    robust standard deviations from the median (a normal sample of a thousand stays within four), otherwise
-    standardised.
+    `kind` is "auto" (normal scores, standardised, and the smooth warpings), "rank" (normal scores only) or
+    "standardise". There is one map, with an assumption, when the results do not differ.
     """
-    if kind not in ("rank", "standardise", "tails"):
-        raise InvalidParameterError("rewards", kind, "'rank', 'standardise' or 'tails'")
+    if kind not in ("auto", "rank", "standardise"):
+        raise InvalidParameterError("rewards", kind, "'auto', 'rank' or 'standardise'")
     means, _ = arm_averages(history)
     if not len(means):
-        return Standardised(), (
+        return (Standardised(),), (
             "no results yet: rewards are assumed to have mean 0 and standard deviation 1",
         )
     if np.ptp(means) < SMALLEST_DIFFERENCE:
         constant, size = float(means[0]), max(abs(float(means[0])), 1.0)
         assumption = f"all rewards are {constant:g} so far: differences of about {size:g} are assumed"
-        return Standardised(constant, size), (assumption,)
-    if kind == "rank" or (kind == "tails" and tail_length(means) > HEAVY_TAIL):
-        return normal_scores(means), ("rewards are modelled by their rank and reported in their own units",)
+        return (Standardised(constant, size),), (assumption,)
+    if kind == "rank":
+        return (normal_scores(means),), ()
     unit = float(np.abs(means).max())  # so that squares of rewards near the largest float do not overflow
     spread = unit * float((means / unit).std())
-    return Standardised(unit * float((means / unit).mean()), spread if spread > 0 else unit), ()
+    standardised = Standardised(unit * float((means / unit).mean()), spread if spread > 0 else unit)
+    if kind == "standardise":
+        return (standardised,), ()
+    return (normal_scores(means), standardised, *smooth_warpings(means)), ()
+
+
+def scale_sentence(transform: Transform) -> tuple[str, ...]:
+    """A sentence for the user about a scale that is not their own; none where it is."""
+    if isinstance(transform, Standardised):
+        return ()
+    scale = f"on a {transform.curve.name} scale" if isinstance(transform, Warped) else "by their rank"
+    return (f"rewards are modelled {scale} and reported in their own units",)
 
 
 def tie_variance(means: Floats) -> float:

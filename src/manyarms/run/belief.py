@@ -82,6 +82,11 @@ class Belief:
         """The posterior, for reading only."""
         return Posterior.of(self.process, self.state)
 
+    def std(self, arms: Any) -> Floats:
+        """Posterior standard deviations to report: wider where kernel and noise are learned, not known."""
+        factor = 1.0 if self.model is None else self.model.std_factor
+        return np.asarray(factor * np.sqrt(self.state.variance[arms]))
+
     def at(self, state: PosteriorState, memory: Memory) -> Belief:
         """The belief after feedback, with this posterior state and memory."""
         prior = None if self.prior is None else self.prior.at(state)

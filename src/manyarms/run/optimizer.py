@@ -38,13 +38,17 @@ from manyarms.run.trace import Batch, BatchRecord
 from manyarms.support.threads import threads_for
 from manyarms.support.validation import Floats, Ints, count, probability
 
+NINETY = NormalDist().inv_cdf(0.95)  # standard deviations to either side that hold 90 % of a normal variable
+
 
 @dataclass(frozen=True)
 class Best:
     """The pulled arm with the best posterior mean, in the user's reward units.
 
-    `mean` and `std` are the posterior mean and standard deviation, `lower` and `upper` the confidence
-    interval mean ± β σ̃, `pulls` the number of pulls of the arm and `average` the average of its rewards.
+    `mean` and `std` are the posterior mean and standard deviation of the arm's expected reward. `lower` and
+    `upper` are the confidence interval mean ± β σ̃ or, if the model is learned, where β promises nothing, the
+    interval that holds the expected reward with probability 90 % under the model. `pulls` is the number of
+    pulls of the arm and `average` the average of its rewards.
     """
 
     arm: int
@@ -287,14 +291,13 @@ class Optimizer:
 
         arms: indices or ids; whole numbers are always indices.
 
-        If a learned model transforms the rewards, these are the median and half the distance between the
-        values one standard deviation above and below it.
+        They describe the expected reward of an arm; for a new measurement use `interval`. If a learned model
+        transforms the rewards, these are the median and half the distance between the values one standard
+        deviation above and below it.
         """
         belief = self._looked_ahead().belief
         chosen: Any = slice(None) if arms is None else self.pool.arms_of(arms)
-        return self._scale(belief.model).spread(
-            belief.state.mean[chosen].copy(), np.sqrt(belief.state.variance[chosen])
-        )
+        return self._scale(belief.model).spread(belief.state.mean[chosen].copy(), belief.std(chosen))
 
     def interval(self, arms: ArrayLike, share: float = 0.9) -> tuple[Floats, Floats]:
         """Prediction intervals for a new reward of each of these arms, including its noise.
@@ -307,7 +310,7 @@ class Optimizer:
         belief = self._looked_ahead().belief
         chosen, noise = self.pool.arms_of(arms), belief.policy.noise_std
         assert noise is not None
-        middle, std = belief.state.mean[chosen], np.sqrt(belief.state.variance[chosen] + noise**2)
+        middle, std = belief.state.mean[chosen], np.hypot(belief.std(chosen), noise)
         reach = NormalDist().inv_cdf(0.5 + 0.5 * probability("share", share)) * std
         return self._scale(belief.model).interval(middle - reach, middle + reach)
 
@@ -330,7 +333,7 @@ class Optimizer:
         return draw_functions(belief.posterior, prior, scale, n, streams.at("thompson", state.n_batches))
 
     def best(self) -> Best:
-        """The pulled arm with the best posterior mean, with its confidence interval mean ± β σ̃."""
+        """The pulled arm with the best posterior mean, with an interval for its expected reward."""
         history = self.history
         if not len(history):
             failures = sum(self._state.tickets.failures.values())
@@ -341,8 +344,9 @@ class Optimizer:
         state, scale, arms = belief.state, self._scale(belief.model), history.arms
         place = int(np.argmax(state.mean[arms]))
         arm = int(arms[place])
-        middle, reach = state.mean[[arm]], belief.width() * np.sqrt(state.leverage[[arm]])
-        mean, std = scale.spread(middle, np.sqrt(state.variance[[arm]]))
+        middle, spread = state.mean[[arm]], belief.std([arm])
+        reach = NINETY * spread if belief.model else belief.width() * np.sqrt(state.leverage[[arm]])
+        mean, std = scale.spread(middle, spread)
         lower, upper = scale.interval(middle - reach, middle + reach)
         pulls = int(history.counts[place])
         return Best(
