@@ -88,8 +88,8 @@ POOLS = ("abalone", "esol", "housing", "enamine", "sgemm")
 def _limited(prepared: Prepared, setting: Setting) -> Prepared:
     families = prepared.families
     if setting.kernel != "auto" and isinstance(families[0], StationaryFamily):
-        wanted = None if setting.kernel == "rbf" else 2.5
-        families = tuple(f for f in families if isinstance(f, StationaryFamily) and f.nu == wanted)
+        nu = None if setting.kernel == "rbf" else 2.5
+        families = tuple(replace(f, nu=nu) for f in families if isinstance(f, StationaryFamily))
     groups = () if setting.scales == "shared" else prepared.groups
     return replace(prepared, families=families, groups=groups)
 

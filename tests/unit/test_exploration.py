@@ -17,10 +17,12 @@ FEATURES = np.random.default_rng(0).random((N_ARMS, 2))
 TRUTH = np.sin(6 * FEATURES[:, 0]) + np.cos(4 * FEATURES[:, 1])
 
 
-def started(policy: ma.Policy | None = None, pulls: int = 30, seed: int = 1) -> ma.Optimizer:
+def started(
+    policy: ma.Policy | None = None, pulls: int = 30, seed: int = 1, noise: float = 0.0
+) -> ma.Optimizer:
     run = ma.Optimizer(ma.Pool(FEATURES), policy, seed=seed)
     first = run.ask(pulls)
-    run.tell(first, TRUTH[first.arms])
+    run.tell(first, TRUTH[first.arms] + noise * np.random.default_rng(seed).normal(size=pulls))
     return run
 
 
@@ -60,7 +62,7 @@ def test_exploration_arms_come_first_and_the_others_are_the_highest_bounds_that_
 
 def test_every_arm_in_question_is_drawn_equally_often():
     """χ² over the first exploration arms of 600 batches; level 0.001."""
-    run = started()
+    run = started(noise=0.5)
     run.ask(20)
     rule, streams = WithExploration(run.policy.selection_rule()), RandomStreams(5)
     drawn = np.zeros(N_ARMS)

@@ -286,13 +286,13 @@ def test_why_each_arm_was_chosen() -> None:
     """Every word, in the order of the arms of the batch, and the same words in the trace."""
     problem = Problem(7, n_arms=300)
     opt = ma.Optimizer(problem.pool, seed=1, budget=130, repeats="forbid")
-    seen = []
+    seen, rng = [], np.random.default_rng(0)
     for size in (12, 18, 40, 60):
         batch = opt.ask(size)
         assert len(batch.why) == size
         assert opt.trace[-1].why == batch.why
         seen.append([(word, batch.why.count(word)) for word in dict.fromkeys(batch.why)])
-        opt.tell(batch, problem.truth[batch.arms])
+        opt.tell(batch, problem.truth[batch.arms] + rng.normal(size=size))
     assert seen == [
         [("initial design", 12)],
         [("initial design", 8), ("upper bound", 10)],

@@ -74,7 +74,7 @@ class AtArms:
     """The posterior of f at the arms fitted to, on the model's scale.
 
     `variance` is for the values found. `from_parameters` is what the uncertainty about these values adds: the
-    variance of the posterior mean under their normal approximation, to first order (theory §8.6).
+    variance of the posterior mean under their normal approximation, to first order (theory §8.8).
     """
 
     mean: Floats

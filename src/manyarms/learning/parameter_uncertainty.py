@@ -1,4 +1,4 @@
-"""How much wider a posterior is when kernel and noise are themselves uncertain (theory §8.6).
+"""How much wider a posterior is when kernel and noise are themselves uncertain (theory §8.8).
 
 A posterior at the best values found ignores that other length-scales, another noise or another family fit
 nearly as well. At the arms fitted to, the total variance about the best fit's mean m is
