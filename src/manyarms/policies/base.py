@@ -33,12 +33,13 @@ class Policy:
         (`manyarms.learning`); noise_std and ridge must then be left out.
     noise_std: the standard deviation of the noise, in reward units; 0.1 by default if a kernel is given.
     ridge: λ; by default noise_std², which is the right value if the noise is known.
-    norm_bound: F, a bound on the RKHS norm of the reward function. "double" starts at 1 and doubles the bound
-        whenever a reward contradicts it.
+    norm_bound: F, a bound on the RKHS norm of the reward function. "double" starts at 1 and doubles F whenever
+        a reward contradicts it. A guess that no reward has contradicted yet may still be too small, so nothing
+        is guaranteed with it (theory §4.9).
     delta: δ, the probability with which the confidence bounds may fail.
     width: β, as a name of `manyarms.choice.widths` or as a number of posterior standard deviations. "auto" is
-        the width of the policy's theorem if the kernel is given, and a number that works well in practice
-        (`practical`) if it is learned.
+        the width of a theorem if the kernel is given ("certified" on a sketch), and a number that works well
+        in practice (`practical`) if it is learned.
     """
 
     kernel: KernelLike | str = "auto"
@@ -70,9 +71,15 @@ class Policy:
             positive("norm_bound", self.norm_bound)
         probability("delta", self.delta)
         self.width_function()
+        self._check_proof()
         self.stopping_rule()
         self.inducing_rule()
         self.selection_rule()
+
+    def _check_proof(self) -> None:
+        if self.width == "certified" and self.proved_width != "certified":
+            rule = f"another width: that of {type(self).__name__} is not covered by the proof (theory §4.10)"
+            raise InvalidParameterError("width", self.width, rule)
 
     def _check_learned(self) -> None:
         if self.kernel != "auto":
@@ -108,6 +115,16 @@ class Policy:
     def width_function(self) -> Width:
         """The width β as a function of the run so far and of the assumptions."""
         return width_named(self.width, {"auto": self.theorem, **self.width_aliases})
+
+    @property
+    def proved_width(self) -> str | None:
+        """The width whose bounds on f are proved to hold at every feedback; None if there is none.
+
+        "certified" covers the exact posterior and every projection on inducing arms with the residual in the
+        variance (theory §4.10), but no other feature map.
+        """
+        projected = type(self).feature_map is Policy.feature_map and self.keeps_residual
+        return "certified" if projected else None
 
     # ---- the model on a given pool
 
