@@ -25,6 +25,7 @@ from manyarms.policies import (
 from manyarms.pool.pool import Pool
 from manyarms.posterior.history import History
 from manyarms.posterior.posterior import Posterior
+from manyarms.run.certificate import Certificate
 from manyarms.run.maximize import Arm, Result, maximize, minimize
 from manyarms.run.optimizer import Best, Optimizer
 from manyarms.run.trace import Batch, BatchRecord
@@ -56,6 +57,7 @@ __all__ = [
     "Batch",
     "BatchRecord",
     "Best",
+    "Certificate",
     "EpsGreedy",
     "Hamming",
     "History",

@@ -39,7 +39,8 @@ EXPECTED = {
     "soful": 0.3 * math.sqrt(1.5) * math.sqrt(11 + 2 * LOG) + 1.5 * BIAS,
     "thompson": math.sqrt(0.2)
     * (1 + SHRINK * (2 + 0.3 / math.sqrt(0.2) * math.sqrt(11 + 2 * math.log(2500)) + SHIFT)),
-    "thompson-printed": math.sqrt(0.2) * (1 + SHRINK * (2 + 0.3 * math.sqrt(2 * math.log(2500) / 0.2) + SHIFT)),
+    "thompson-printed": math.sqrt(0.2)
+    * (1 + SHRINK * (2 + 0.3 * math.sqrt(2 * math.log(2500) / 0.2) + SHIFT)),
 }
 
 

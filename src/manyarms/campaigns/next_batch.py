@@ -152,7 +152,7 @@ def _thinned(context: RunContext, state: RunState, most: int, fresh: int) -> tup
     policy = state.belief.policy
     if not isinstance(policy, Sparse) or (fresh <= BULK and state.belief.state.sketch_size <= most):
         return context, state
-    oversampling = policy.oversampling
+    oversampling = policy.oversampling_at(state.belief.state.pulls)
     context, state = with_oversampling(context, state, oversampling)
     for _ in range(_THINNINGS):
         size = state.belief.state.sketch_size

@@ -27,6 +27,7 @@ from manyarms.pool.pool import Pool
 from manyarms.posterior.history import History
 from manyarms.posterior.posterior import Posterior
 from manyarms.run import asking, checkpoint, telling
+from manyarms.run.certificate import Certificate, certificate_of
 from manyarms.run.compact_state import CompactState
 from manyarms.run.context import RunContext
 from manyarms.run.feedback import with_feedback, with_oversampling
@@ -168,7 +169,7 @@ class Optimizer:
         self._move(self._context, replace(self._state, tickets=still_due))
         self._ahead = None if ahead is None else replace(ahead, tickets=still_due)
 
-    def extend_horizon(self, oversampling: float) -> None:
+    def extend_horizon(self, oversampling: float | str) -> None:
         """Continue beyond the planned horizon with q̄ = `oversampling` and a new draw of inducing arms."""
         self._move(*with_oversampling(self._context, self._looked_ahead(), oversampling))
 
@@ -355,6 +356,16 @@ class Optimizer:
             pulls=pulls,
             average=float(history.sums[place] / pulls),
         )
+
+    def certificate(self) -> Certificate:
+        """How far the arm of `best`, and all pulls so far, can be from the best arm of the pool.
+
+        With a kernel, a noise and a norm bound that you vouch for, it is proved to hold with probability
+        1 − δ. If the model is learned, it is an estimate from draws of the posterior (theory §4.11, §4.12).
+        """
+        arm = self.best().arm
+        with threads_for(self.pool.n_arms):
+            return certificate_of(self._context, self._looked_ahead(), arm)
 
     def _scale(self, model: LearnedModel | None) -> RewardScale:
         return RewardScale(model, self._context.sign)
