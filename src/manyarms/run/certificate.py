@@ -2,8 +2,8 @@
 
 With a kernel, a noise and a norm bound that the user vouches for, it follows from bounds on f that hold at
 all arms and all feedbacks together with probability 1 − δ, however the arms were chosen (theory §4.10 and
-§4.11). If any of these is learned or guessed, nothing is proved, and the same figures are estimated from draws of the
-posterior (theory §4.12). Every certificate lists the conditions that it depends on.
+§4.11). If any of these is learned or guessed, nothing is proved, and the same figures are estimated from
+draws of the posterior (theory §4.12). Every certificate lists the conditions that it depends on.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def conditions_of(context: RunContext, state: RunState, *, proved: bool) -> tupl
     if not proved:
         return (Condition(_estimated_from(state), ASSUMED, BOUNDS),)
     found = [*_of_the_bounds(state), _width(state.belief.policy), _repeats(context)]
-    if len(state.trace.batches) == state.n_batches:  # the trace is complete
+    if 0 < state.n_batches == len(state.trace.batches):  # the trace is complete
         requested = sum(record.ended_because == REQUESTED_SIZE for record in state.trace.batches)
         found.append(batches_condition(requested))
     return (*found, _sketch(state.belief.policy, state.belief.state.pulls))
