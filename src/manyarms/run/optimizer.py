@@ -12,7 +12,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -27,7 +27,6 @@ from manyarms.pool.pool import Pool
 from manyarms.posterior.history import History
 from manyarms.posterior.posterior import Posterior
 from manyarms.run import asking, checkpoint, telling
-from manyarms.run.certificate import Certificate, certificate_of
 from manyarms.run.compact_state import CompactState
 from manyarms.run.context import RunContext
 from manyarms.run.feedback import with_feedback, with_oversampling
@@ -38,6 +37,9 @@ from manyarms.run.tickets import as_tickets
 from manyarms.run.trace import Batch, BatchRecord
 from manyarms.support.threads import threads_for
 from manyarms.support.validation import Floats, Ints, count, probability
+
+if TYPE_CHECKING:
+    from manyarms.run.certificate import Certificate
 
 
 @dataclass(frozen=True)
@@ -363,6 +365,8 @@ class Optimizer:
         With a kernel, a noise and a norm bound that you vouch for, it is proved to hold with probability
         1 − δ. If the model is learned, it is an estimate from draws of the posterior (theory §4.11, §4.12).
         """
+        from manyarms.run.certificate import certificate_of
+
         arm = self.best().arm
         with threads_for(self.pool.n_arms):
             return certificate_of(self._context, self._looked_ahead(), arm)
