@@ -1,7 +1,7 @@
 """Gaussian-process bandits: find good candidates among very many when each trial is noisy and costly."""
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from manyarms import errors
 from manyarms.kernels import RBF, Hamming, Linear, Matern, Product, Scale, SklearnKernel, Sum, Tanimoto
@@ -29,13 +29,18 @@ from manyarms.run.maximize import Arm, Result, maximize, minimize
 from manyarms.run.optimizer import Best, Optimizer
 from manyarms.run.trace import Batch, BatchRecord
 
+if TYPE_CHECKING:
+    from manyarms.run.certificate import Certificate
+
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """Import `manyarms.agents` and `manyarms.problems` when they are first used."""
+    """Import `manyarms.agents`, `manyarms.problems` and `Certificate` when they are first used."""
     if name in ("agents", "problems"):
         return import_module(f"manyarms.{name}")
+    if name == "Certificate":
+        return import_module("manyarms.run.certificate").Certificate
     raise AttributeError(f"module 'manyarms' has no attribute {name!r}")
 
 
@@ -56,6 +61,7 @@ __all__ = [
     "Batch",
     "BatchRecord",
     "Best",
+    "Certificate",
     "EpsGreedy",
     "Hamming",
     "History",

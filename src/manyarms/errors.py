@@ -101,6 +101,10 @@ class BudgetSpentError(ManyarmsError, RuntimeError):
     """All pulls that the budget allows have been issued."""
 
 
+class GapReachedError(ManyarmsError, RuntimeError):
+    """The recommended arm is already as close to the best one as was asked for; nothing was handed out."""
+
+
 class AllFailedError(ManyarmsError, RuntimeError):
     """Every trial of a batch failed, so the run stopped; `result` holds what was measured before."""
 

@@ -141,3 +141,46 @@ def test_the_regret_of_six_batches_of_48_is_that_of_exact_gp_bucb(seed):
         exact.rewards += (problem.truth[chosen] + 0.1 * noise.normal(size=48)).tolist()
     regret, expected = (problem.regret(each)[-1] for each in (arms, exact.arms[48:]))
     assert regret <= 1.1 * expected, (regret, expected)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_initialisation_is_uncertainty_sampling_in_one_batch(seed):
+    """After the first arm, the arm of highest variance given all before, then upper bounds."""
+    problem = Problem(seed, n_arms=120, n_features=3)
+    policy = ma.GPBUCB(**problem.settings(ridge=RIDGE, width=2.0), initial_pulls=15)
+    opt = ma.Optimizer(problem.pool, policy, seed=seed)
+    first = opt.ask()
+    opt.tell(first, problem.rewards(first))
+    batch = opt.ask()
+    features = problem.pool.features
+    C = problem.kernel.matrix(features, features) / RIDGE
+    chosen = [int(first.arms[0])]
+    for _ in range(15):
+        C = C - np.outer(C[:, chosen[-1]], C[chosen[-1]]) / (1 + C[chosen[-1], chosen[-1]])
+        top = np.diag(C)
+        chosen.append(int(np.flatnonzero(top >= top.max() * (1 - 1e-10))[0]))
+    assert batch.arms.tolist() == chosen[1:15]
+    assert batch.ended_because == "initialisation"
+    assert set(batch.why) == {"highest variance"}
+    opt.tell(batch, problem.rewards(batch))
+    assert set(opt.ask().why) == {"upper bound"}
+
+
+def test_an_initialisation_keeps_to_sizes_and_limits():
+    problem = Problem(5, n_arms=50)
+    settings = problem.settings(ridge=RIDGE, width=2.0)
+    opt = ma.Optimizer(problem.pool, ma.GPBUCB(**settings, initial_pulls=10), seed=5)
+    problem.run(opt, 1)
+    short = opt.ask(at_most=3)
+    assert (len(short), short.ended_because) == (3, "limit")
+    exact = opt.ask(9)
+    assert exact.why == ("highest variance",) * 6 + ("upper bound",) * 3
+    assert exact.ended_because == "size asked for"
+    few = ma.Optimizer(problem.pool.first(4), ma.GPBUCB(**settings, initial_pulls=10), repeats="forbid")
+    problem.run(few, 1)
+    assert (len(few.ask()), few.trace[-1].ended_because) == (3, "no arm left")
+
+
+def test_a_negative_initialisation_is_refused():
+    with pytest.raises(ma.errors.InvalidParameterError, match="initial_pulls"):
+        ma.GPBUCB(kernel=ma.RBF(), initial_pulls=-1)

@@ -15,6 +15,7 @@ import pytest
 from scipy.stats import binomtest
 
 import manyarms as ma
+from manyarms.errors import InvalidParameterError
 from manyarms.sketch.inducing import (
     AllPulled,
     Candidates,
@@ -24,6 +25,7 @@ from manyarms.sketch.inducing import (
     theoretical_oversampling,
 )
 from tests.oracle import Ledger, exact
+from tests.runs import Problem
 
 ALPHA, DRAWS = 1e-3, 4000
 COUNTS = np.array([1.0, 1, 2, 3, 5, 8, 13, 40, 1, 2])
@@ -181,6 +183,33 @@ def test_leverage_sampling_at_the_theoretical_oversampling_is_accurate(
         worst, share = sampled_run(rule, seed, keep_old)
         assert max(worst) <= ACCURACY, f"seed {seed}: worst ratios by stage {worst}, allowed {ACCURACY}"
         assert share < 0.9, f"seed {seed}: {share:.2f} of the arms drawn, so nothing was tested"
+
+
+@pytest.mark.parametrize("policy", [ma.BKB, ma.BBKB, ma.SGPTS])
+def test_the_schedule_of_theory_is_the_printed_value_at_the_present_number_of_pulls(policy) -> None:
+    chosen = policy(kernel=ma.RBF(), oversampling="theory", delta=0.01)
+    assert chosen.oversampling_at(1) == pytest.approx(72 * np.log(4 / 0.01))
+    assert chosen.oversampling_at(1000) == pytest.approx(theoretical_oversampling(1000, 0.01))
+    counts, leverage = np.array([30.0, 70.0]), np.array([1e-6, 1e-5])
+    expected = np.minimum(1.0, theoretical_oversampling(100, 0.01) * counts * leverage)
+    assert chosen.inducing_rule().probabilities(counts, leverage) == pytest.approx(expected)
+    with pytest.raises(InvalidParameterError, match="oversampling"):
+        policy(kernel=ma.RBF(), oversampling="practice")
+
+
+def test_with_the_schedule_of_theory_the_sketch_grows_and_a_loaded_run_continues(tmp_path) -> None:
+    problem = Problem(4, n_arms=200, n_features=3)
+    sizes = {}
+    for oversampling in (2.0, "theory"):
+        policy = ma.BKB(**problem.settings(), oversampling=oversampling, compaction=1.0)
+        opt = ma.Optimizer(problem.pool, policy, seed=4)
+        problem.run(opt, 150)
+        sizes[oversampling] = opt.trace[-1].dictionary_size
+    assert sizes["theory"] > sizes[2.0]
+    opt.save(tmp_path / "run.npz")
+    again = ma.Optimizer.load(tmp_path / "run.npz")
+    assert again.policy.oversampling == "theory"
+    assert problem.run(again, 10) == problem.run(opt, 10)
 
 
 def test_theoretical_oversampling_is_the_printed_value() -> None:

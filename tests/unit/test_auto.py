@@ -146,7 +146,7 @@ def test_what_is_learned_cannot_also_be_given():
 
 def test_widths_by_default_and_by_name():
     given = ma.Optimizer(ma.Pool(FEATURES), ma.BBKB(kernel=ma.RBF()))
-    named = ma.Optimizer(ma.Pool(FEATURES), ma.BBKB(kernel=ma.RBF(), width="bbkb"))
+    named = ma.Optimizer(ma.Pool(FEATURES), ma.BBKB(kernel=ma.RBF(), width="certified"))
     assert play(given, 3) == play(named, 3)
     assert given.trace[-1].width == named.trace[-1].width
     learned, theorem = (ma.Optimizer(ma.Pool(FEATURES), ma.BBKB(width=w)) for w in ("auto", "bbkb"))

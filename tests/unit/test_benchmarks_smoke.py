@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 
 import pytest
-from benchmarks import Row, at_least, at_most, discover, foundation, select
+from benchmarks import Row, at_least, at_most, discover, foundation, guarantees, select
 from benchmarks.__main__ import main, table
 
 
@@ -19,6 +19,14 @@ def test_foundation_gives_rows(benchmark) -> None:
         assert isinstance(row, Row)
         assert row.measured >= 0
         assert (row.ok is None) == (row.bar == ""), "a bar and a verdict come together"
+
+
+@pytest.mark.parametrize("benchmark", guarantees.BENCHMARKS)
+def test_guarantees_gives_rows(benchmark) -> None:
+    rows = {row.name: row for row in benchmark(True)}
+    assert all(math.isfinite(row.measured) for row in rows.values())
+    if benchmark is guarantees.widths:
+        assert rows["arms outside the certified band"].measured == 0
 
 
 def test_both_versions_compute_the_same() -> None:

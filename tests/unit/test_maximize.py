@@ -196,3 +196,30 @@ def test_resume_takes_no_other_settings(problem):
         ma.maximize(value_of, problem.pool, 20, policy(problem), resume=part)
     with pytest.raises(errors.InvalidParameterError, match="executor"):
         ma.maximize(value_of, problem.pool, 20, policy(problem), executor=4)
+
+
+@pytest.mark.parametrize("search", [ma.maximize, ma.minimize])
+def test_a_run_until_a_gap_stops_early_and_can_be_resumed(search):
+    hill = Problem(3, n_arms=100)
+
+    def f(arm):
+        return float(hill.truth[arm.index] + 0.1 * np.random.default_rng(arm.index).normal())
+
+    policy = ma.BBKB(**hill.settings(ridge=0.01))
+    first = search(f, hill.pool, 3000, policy, until_gap=0.3)
+    assert first.gap_reached
+    assert len(first.arms) < 3000
+    assert first.optimizer.certificate().gap <= 0.3
+    more = search(f, hill.pool, 3000, resume=first, until_gap=0.2)
+    assert more.gap_reached
+    assert len(more.arms) > len(first.arms)
+    assert more.optimizer.certificate().gap <= 0.2
+    whole = search(f, hill.pool, 3000, policy, until_gap=0.2)
+    assert whole.arms.tolist() == more.arms.tolist()
+    assert not search(f, hill.pool, 5, policy, until_gap=1e-6).gap_reached
+
+
+@pytest.mark.parametrize("gap", [-1.0, float("nan"), "small"])
+def test_a_gap_that_is_not_a_number_is_refused(problem, gap):
+    with pytest.raises(errors.InvalidParameterError, match="until_gap"):
+        ma.maximize(lambda arm: 0.0, problem.pool, 5, until_gap=gap)

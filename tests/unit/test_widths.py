@@ -19,12 +19,16 @@ SEEN = RunStatistics(
     triple_log_sum=20.0,
     log_sum=9.0,
     escaped=0.1,
+    residual_trace=0.02,
 )
 LOG, BIAS = math.log(100.0), math.sqrt(0.2) * 2.0
+KAPPA = 2 * 0.02 / 0.2
+SHRINK, SHIFT = 1 / math.sqrt(1 - math.sqrt(3 * KAPPA)), math.sqrt(KAPPA)  # a_t and c_t
 
 EXPECTED = {
     "exact": 2 * (BIAS + 0.3 * math.sqrt(11 + 2 * LOG)),
     "exact-printed": 2 * (BIAS + 0.3 * math.sqrt(2 * (11 + LOG))),
+    "certified": 2 * (0.3 * math.sqrt(11 + 0.1 + 2 * LOG) + (math.sqrt(0.2) + math.sqrt(0.02)) * 2.0),
     "bkb": 0.6 * math.sqrt(3 * (1 + math.log(1.5 * 50 / 0.2 + 1)) / 2 * 7 + LOG) + (1 + math.sqrt(2)) * BIAS,
     "bkb-printed": 0.6 * math.sqrt(3 * math.log(75) * 7 + LOG) + (1 + math.sqrt(2)) * BIAS,
     "bkb-slides": 0.6 * math.sqrt(math.log(50) * 7 + LOG) + 3 * BIAS,
@@ -33,8 +37,10 @@ EXPECTED = {
     "authors-bkb": BIAS + math.sqrt(0.09 * (math.log(50) * 7 + LOG)),
     "authors-bbkb": BIAS + math.sqrt(0.09 * (4 * 9 + LOG)),
     "soful": 0.3 * math.sqrt(1.5) * math.sqrt(11 + 2 * LOG) + 1.5 * BIAS,
-    "thompson": math.sqrt(0.2) * (3 + 0.3 / math.sqrt(0.2) * math.sqrt(11 + 2 * math.log(2500))),
-    "thompson-printed": math.sqrt(0.2) * (3 + 0.3 * math.sqrt(2 * math.log(2500) / 0.2)),
+    "thompson": math.sqrt(0.2)
+    * (1 + SHRINK * (2 + 0.3 / math.sqrt(0.2) * math.sqrt(11 + 2 * math.log(2500)) + SHIFT)),
+    "thompson-printed": math.sqrt(0.2)
+    * (1 + SHRINK * (2 + 0.3 * math.sqrt(2 * math.log(2500) / 0.2) + SHIFT)),
 }
 
 

@@ -38,6 +38,7 @@ from manyarms.campaigns.store.schema import OPEN, TICKETS
 from manyarms.campaigns.store.store import Snapshot, Store, Ticket, now_text
 from manyarms.errors import ResultsFileError, SettingsError
 from manyarms.pool.pool import Pool
+from manyarms.support.validation import non_negative
 
 _NOT_RECORDED = "not recorded"  # the reason of tickets from before reasons were stored
 _RACES = 3  # attempts to ask without a lock before asking inside the transaction
@@ -68,6 +69,7 @@ class _Order:
 
     n: int | None
     at_most: int | None
+    until_gap: float | None
     held: Mapping[str, Any]  # the worker and the end of the lease
     deliver: Deliver | None
 
@@ -184,16 +186,19 @@ class Campaign:
         at_most: int | None = None,
         worker: str | None = None,
         lease_seconds: float | None = None,
+        until_gap: float | None = None,
         deliver: Deliver | None = None,
     ) -> list[Issued]:
         """Hand out the next batch: ended by the stopping rule, limited to `at_most`, or of exactly n.
 
         `worker` and `lease_seconds` mark the tickets as being measured until the lease expires. `deliver`
-        is called with the batch before it is committed; when it fails, nothing was handed out.
+        is called with the batch before it is committed; when it fails, nothing was handed out. If the gap of
+        the certificate is at most `until_gap`, `GapReachedError` is raised and nothing is handed out.
         """
         self._expire()
         until = None if lease_seconds is None else time.time() + lease_seconds
-        order = _Order(n, at_most, {"worker": worker, "lease_until": until}, deliver)
+        gap = None if until_gap is None else non_negative("until_gap", until_gap)
+        order = _Order(n, at_most, gap, {"worker": worker, "lease_until": until}, deliver)
         for _ in range(_RACES):
             with self.store.reading() as connection:
                 seen = self.store.snapshot(connection)
@@ -215,7 +220,7 @@ class Campaign:
 
     def _proposed(self, seen: Snapshot, order: _Order) -> _Ready:
         started = time.perf_counter()
-        proposal = propose(self.model_input, seen, order.n, order.at_most)
+        proposal = propose(self.model_input, seen, order.n, order.at_most, order.until_gap)
         arms = proposal.batch.arms.tolist()
         lines = zip(
             proposal.batch.tickets.tolist(), arms, proposal.names, self.source.columns(arms),

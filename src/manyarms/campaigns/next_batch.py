@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from manyarms.campaigns.assumptions import Units, assumed_units, grouped, most_inducing
+from manyarms.campaigns.certify import certificate_in_units, check_gap
 from manyarms.campaigns.resolve_settings import prepared_for
 from manyarms.campaigns.settings import Settings
 from manyarms.campaigns.store.store import Snapshot, StoredResult
@@ -152,7 +153,7 @@ def _thinned(context: RunContext, state: RunState, most: int, fresh: int) -> tup
     policy = state.belief.policy
     if not isinstance(policy, Sparse) or (fresh <= BULK and state.belief.state.sketch_size <= most):
         return context, state
-    oversampling = policy.oversampling
+    oversampling = policy.oversampling_at(state.belief.state.pulls)
     context, state = with_oversampling(context, state, oversampling)
     for _ in range(_THINNINGS):
         size = state.belief.state.sketch_size
@@ -163,9 +164,21 @@ def _thinned(context: RunContext, state: RunState, most: int, fresh: int) -> tup
     return context, state
 
 
-def propose(model_input: ModelInput, seen: Snapshot, n: int | None, at_most: int | None) -> Proposal:
-    """The next batch: ended by the stopping rule, limited to `at_most`, or of exactly n candidates."""
+def propose(
+    model_input: ModelInput,
+    seen: Snapshot,
+    n: int | None,
+    at_most: int | None,
+    until_gap: float | None = None,
+) -> Proposal:
+    """The next batch: ended by the stopping rule, limited to `at_most`, or of exactly n candidates.
+
+    It is an error if the gap of the certificate is already at most `until_gap`.
+    """
     run, units = current(model_input, seen)
+    certificate = certificate_in_units(run, units, model_input.settings)
+    if until_gap is not None:
+        check_gap(certificate, until_gap)
     batch = run.ask(n, at_most=at_most)
     record = run.trace[-1]
     facts = {
@@ -174,7 +187,8 @@ def propose(model_input: ModelInput, seen: Snapshot, n: int | None, at_most: int
         "effective_dimension": float(record.effective_dimension), **_best(run, units),
     }  # fmt: skip
     names = [str(id) for id in batch.ids]
-    return Proposal(batch, names, _predictions(run, units, batch.arms), facts, run.compact().to_bytes())
+    saved = replace(run.compact(), certificate=certificate)
+    return Proposal(batch, names, _predictions(run, units, batch.arms), facts, saved.to_bytes())
 
 
 def _predictions(run: Optimizer, units: Units, arms: Ints) -> list[Prediction]:

@@ -15,6 +15,7 @@ from sqlalchemy import func, select
 
 from manyarms.campaigns.assumptions import Units, grouped
 from manyarms.campaigns.campaign import Campaign
+from manyarms.campaigns.certify import certificate_in_units
 from manyarms.campaigns.next_batch import current, values_of
 from manyarms.campaigns.report.values import TopRow
 from manyarms.campaigns.store.schema import ARMS, BATCHES, OPEN, RESULTS, TICKETS, same_ticket
@@ -103,6 +104,11 @@ def best_measured(results: list[HistoryRow], sign: float) -> dict[str, Any] | No
         return None
     name = max(values, key=lambda id: sign * sum(values[id]) / len(values[id]))
     return {"id": name, "average": sum(values[name]) / len(values[name]), "pulls": len(values[name])}
+
+
+def certificate(campaign: Campaign) -> dict[str, Any] | None:
+    """The certificate from every result recorded so far, in the user's units; None without results."""
+    return certificate_in_units(*current(campaign.model_input, snapshot(campaign)), campaign.settings)
 
 
 def best(campaign: Campaign, k: int = 20, everywhere: bool = False) -> list[TopRow]:

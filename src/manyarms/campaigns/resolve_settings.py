@@ -106,10 +106,16 @@ def _columns(prepared: Prepared | None, names: Sequence[str]) -> tuple[tuple[str
 
 
 def _policy(request: Request, learned: bool) -> tuple[type[policies.Policy], dict[str, Any]]:
-    """The policy class and its options. A learned model chooses the practical width itself."""
+    """The policy class and its options. A learned model chooses the practical width itself.
+
+    With a given kernel the width is that of a theorem if everything that the theorem assumes is given, and
+    the practical one otherwise.
+    """
     kind = policies.BBKB if request.policy == AUTO else policy_class(request.policy)
     defaults = {"local": True} if learned and request.policy == AUTO else {}  # as `policies.default_policy`
-    width = kind.practical if request.width == AUTO and not learned else request.width
+    given = request.noise, request.signal, request.mean, request.options.get("norm_bound", AUTO)
+    assumed = any(isinstance(each, str) for each in given)
+    width = kind.practical if request.width == AUTO and not learned and assumed else request.width
     return kind, {"width": width, **defaults, **_options(kind, request.options)}
 
 

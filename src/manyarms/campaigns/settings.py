@@ -127,6 +127,12 @@ class Settings:
         return self.kernel is None
 
     @property
+    def vouched(self) -> bool:
+        """Whether kernel, noise, norm bound and units are all given, so that bounds can be proved."""
+        given = self.kernel, self.noise, self.signal, self.mean, self.options.get("norm_bound")
+        return not any(each is None or isinstance(each, str) for each in given)
+
+    @property
     def sign(self) -> float:
         """The factor that turns values into rewards, of which larger ones are better."""
         return 1.0 if self.goal == "maximise" else -1.0

@@ -6,6 +6,7 @@ from typing import Any
 
 from manyarms.campaigns.assumptions import assumed_units
 from manyarms.campaigns.campaign import Campaign
+from manyarms.campaigns.certify import certificate_lines, with_batches
 from manyarms.campaigns.model_summary import model_facts, model_lines
 from manyarms.campaigns.next_batch import values_of
 from manyarms.campaigns.queries import batches, best_measured, budget_left, history, snapshot, ticket_counts
@@ -17,15 +18,18 @@ from manyarms.learning import LearnedModel
 from manyarms.run.compact_state import CompactState
 
 
-def status(campaign: Campaign, model: LearnedModel | None = None) -> dict[str, Any]:
-    """Settings, counts, and the model learned by the last ask (or the model passed in).
+def status(
+    campaign: Campaign, model: LearnedModel | None = None, certificate: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Settings, counts, and the model and the certificate of the last ask (or those passed in).
 
     Nothing is fitted or predicted, and the pool is not read.
     """
     settings, results, asked = campaign.settings, history(campaign), batches(campaign)
     counts, seen = ticket_counts(campaign), snapshot(campaign)
-    if model is None and seen.state is not None:
-        model = CompactState.from_bytes(seen.state).model
+    if seen.state is not None and (model is None or certificate is None):
+        saved = CompactState.from_bytes(seen.state)
+        model, certificate = model or saved.model, certificate or saved.certificate
     rewards = [(arm, settings.sign * value) for arm, value in values_of(seen)]
     return {
         "campaign": str(campaign.store.where),
@@ -53,6 +57,7 @@ def status(campaign: Campaign, model: LearnedModel | None = None) -> dict[str, A
         },
         "best_measured": best_measured(results, settings.sign),
         "last_batch": asked[-1] if asked else None,
+        "certificate": with_batches(certificate, [each["ended_because"] for each in asked]),
         "assumptions": _assumptions(settings, model, seen),
     }  # fmt: skip
 
@@ -104,6 +109,7 @@ def status_lines(found: dict[str, Any]) -> list[tuple[str, str]]:
         lines.append(("last batch", f"{counted(last['size'], 'ticket')} at {last['asked_at']}, "
                       f"ended because: {last['ended_because']}; {last['dictionary_size']} inducing arms, "
                       f"{last['seconds']:.2f} s"))  # fmt: skip
+    lines += certificate_lines(found["certificate"], found["goal"])
     return lines + [("assumed", sentence) for sentence in found["assumptions"]]
 
 

@@ -26,14 +26,20 @@ class LazyArgmax:
 
     `overlay` holds the hallucinated pulls, and `allowed` the number of times that each arm may still be
     chosen (inf for no limit), which is decremented here. `lazy=False` evaluates every arm at every pick and
-    serves as the reference.
+    serves as the reference. `mean=False` compares width·σ̃_t alone.
     """
 
     def __init__(
-        self, posterior: Posterior, overlay: Hallucination, width: float, allowed: Floats, lazy: bool = True
+        self,
+        posterior: Posterior,
+        overlay: Hallucination,
+        width: float,
+        allowed: Floats,
+        lazy: bool = True,
+        mean: bool = True,
     ) -> None:
         self._overlay, self._lazy = overlay, lazy
-        self._mean = posterior.mean
+        self._mean = posterior.mean if mean else np.zeros_like(posterior.mean)
         self._start = posterior.leverage
         self._start_std = np.sqrt(self._start)
         self._allowed = allowed

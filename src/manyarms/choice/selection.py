@@ -62,7 +62,7 @@ class SelectionRule(Protocol):
 # The reasons for which an arm is chosen (`Batch.why`).
 INITIAL_DESIGN, UPPER_BOUND, EXPLORATION = "initial design", "upper bound", "exploration"
 FINAL_BATCH, THOMPSON_DRAW, HIGHEST_MEAN = "final batch", "Thompson draw", "highest mean"
-REQUESTED, RANDOM_START = "requested", "random start"
+REQUESTED, RANDOM_START, HIGHEST_VARIANCE = "requested", "random start", "highest variance"
 
 NO_ARM_LEFT = "no arm left"
 LONGEST_BATCH = 10_000  # picks; needed because arms without variance never increase the ratio
@@ -173,6 +173,41 @@ class RepeatTop:
         for _ in range(size):
             meter.count(Pick(arm, feedback, current))
         return FilledBatch([arm] * size, reason, meter.ratio, [UPPER_BOUND] * size)
+
+
+@dataclass(frozen=True)
+class HighestVariance:
+    """GP-BUCB's initialisation phase: the arm with the highest σ̃_t until there are `pulls` (theory §5.4)."""
+
+    pulls: int  # T_init, with pending pulls
+    rest: SelectionRule  # chooses the arms afterwards
+
+    def fill(self, context: BatchContext) -> FilledBatch:
+        """What is left of the phase as one batch; a larger batch of exactly n arms is filled by `rest`."""
+        left = self.pulls - context.posterior.state.pulls - len(context.overlay.pulls)
+        if left <= 0:
+            return self.rest.fill(context)
+        limit = left if context.limit is None else min(left, context.limit)
+        meter, leverage = _started_meter(context), context.posterior.leverage
+        argmax = LazyArgmax(
+            context.posterior, context.overlay, 1.0, context.allowed, lazy=context.lazy, mean=False
+        )
+        arms: list[int] = []
+        while len(arms) < limit:
+            arm, current = argmax.top()
+            if arm < 0:
+                break
+            arms.append(arm)
+            meter.count(Pick(arm, float(leverage[arm]), current))
+            context.overlay.pull(arm)
+            argmax.chosen(arm)
+        why = [HIGHEST_VARIANCE] * len(arms)
+        if len(arms) < limit or len(arms) == context.limit or not context.exactly:
+            stop = _reason_to_stop(context, len(arms), "initialisation" if len(arms) == left else None)
+            return FilledBatch(arms, stop or NO_ARM_LEFT, meter.ratio, why)
+        assert context.limit is not None
+        more = self.rest.fill(replace(context, limit=context.limit - len(arms)))
+        return replace(more, arms=[*arms, *more.arms], why=[*why, *more.why])
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from manyarms.cli.output import (
     CampaignArgument,
     JsonOption,
     PoolOption,
+    UntilGapOption,
     guarded,
     print_json,
     print_table,
@@ -66,6 +67,7 @@ def ask(
     again: Again = False,
     lease: Lease = None,
     worker: Worker = None,
+    until_gap: UntilGapOption = None,
     pool: PoolOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -94,7 +96,9 @@ def ask(
             issued = found.open_tickets()
             deliver(issued)
         else:
-            issued = found.ask(n, at_most=at_most, worker=worker, lease_seconds=lease, deliver=deliver)
+            issued = found.ask(
+                n, at_most=at_most, worker=worker, lease_seconds=lease, until_gap=until_gap, deliver=deliver
+            )
         if not as_json:
             _show_batch(issued, campaign, found.id_column, out)
 

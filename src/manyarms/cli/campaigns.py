@@ -65,10 +65,21 @@ def tell(
 
 
 @guarded
-def status(campaign: CampaignArgument, as_json: JsonOption = False) -> None:
-    """Show the settings, the counts, the learned model and the assumptions."""
-    with Campaign(campaign) as found:
-        current = campaign_status(found)
+def status(
+    campaign: CampaignArgument,
+    certify: Annotated[
+        bool,
+        typer.Option(
+            "--certify",
+            help="Compute the certificate from all results instead of showing that of the last ask.",
+        ),
+    ] = False,
+    pool: PoolOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the settings, the counts, the learned model, the certificate and the assumptions."""
+    with Campaign(campaign, pool=pool) as found:
+        current = campaign_status(found, certificate=queries.certificate(found) if certify else None)
     if as_json:
         print_json(current)
     else:

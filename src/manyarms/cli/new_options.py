@@ -101,7 +101,8 @@ Width = Annotated[
     _option("--width", panel=_POLICY,
             default=f"{BBKB.practical:g}; {SGPTS.practical:g} for Thompson sampling",
             help="Width β of the confidence bounds: a number of posterior standard deviations, or the name "
-            "of a width from the papers."),
+            "of a width with a theorem. If --kernel, --noise, --signal, --mean and --option norm_bound=F "
+            "are all given, the default has a theorem too."),
 ]  # fmt: skip
 Options = Annotated[
     list[str] | None,

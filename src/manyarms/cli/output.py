@@ -30,6 +30,7 @@ _CODES: list[tuple[type[BaseException], int]] = [
     (errors.TrialsFailingError, FAILING),
     (errors.BudgetSpentError, NOTHING_TO_DO),
     (errors.NothingToAskError, NOTHING_TO_DO),
+    (errors.GapReachedError, NOTHING_TO_DO),
     (errors.NoResultsError, NOTHING_TO_DO),
     (errors.CampaignError, BAD_CAMPAIGN),
     (errors.CheckpointError, BAD_CAMPAIGN),
@@ -43,6 +44,17 @@ CampaignArgument = Annotated[
 ]
 PoolOption = Annotated[
     Path | None, typer.Option("--pool", help="Path of the table of candidates, if the file has moved.")
+]
+
+UntilGapOption = Annotated[
+    float | None,
+    typer.Option(
+        "--until-gap",
+        min=0,
+        help="Stop when the recommended candidate is at most this much worse than the best one, according to "
+        "the certificate that `status` shows (an estimate if the model is learned).",
+        show_default="never",
+    ),
 ]
 
 P = ParamSpec("P")

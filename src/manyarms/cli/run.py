@@ -16,7 +16,15 @@ from manyarms.campaigns.workers.command_trials import CommandTemplate, CommandTr
 from manyarms.campaigns.workers.python_trials import PythonTrial
 from manyarms.campaigns.workers.running import RunPlan, Tally
 from manyarms.campaigns.workers.running import run as run_campaign
-from manyarms.cli.output import CampaignArgument, JsonOption, PoolOption, guarded, print_json, say
+from manyarms.cli.output import (
+    CampaignArgument,
+    JsonOption,
+    PoolOption,
+    UntilGapOption,
+    guarded,
+    print_json,
+    say,
+)
 from manyarms.cli.progress import bar
 
 Command = Annotated[
@@ -74,13 +82,14 @@ def run(
     batch: BatchSize = None,
     trials: Trials = None,
     until: Target = None,
+    until_gap: UntilGapOption = None,
     timeout: Timeout = None,
     retries: Retries = 1,
     lease: Lease = 300.0,
     pool: PoolOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Ask, measure and record results until the budget, --trials, --until or Ctrl-C ends the run.
+    """Ask, measure and record results until the budget, a limit given here or Ctrl-C ends the run.
 
     After Ctrl-C or a crash, run the same command again to continue: interrupted trials are repeated first.
     """
@@ -91,6 +100,7 @@ def run(
         batch=batch,
         trials=trials,
         until=until,
+        until_gap=until_gap,
         timeout=timeout,
         retries=retries,
         lease_seconds=lease,

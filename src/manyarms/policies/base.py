@@ -20,7 +20,14 @@ from manyarms.errors import InvalidKernelError, InvalidParameterError
 from manyarms.kernels import KernelLike, as_kernel
 from manyarms.pool.pool import Pool
 from manyarms.posterior.sparse_gp import SparseGP
-from manyarms.sketch.inducing import AllPulled, IncrementalLeverage, InducingRule, LeverageScores
+from manyarms.sketch.inducing import (
+    AllPulled,
+    IncrementalLeverage,
+    InducingRule,
+    LeverageScores,
+    TheoreticalOversampling,
+    oversampling_at,
+)
 from manyarms.support.frozen import replace_field
 from manyarms.support.validation import at_least_one, non_negative, positive, probability
 
@@ -33,12 +40,13 @@ class Policy:
         (`manyarms.learning`); noise_std and ridge must then be left out.
     noise_std: the standard deviation of the noise, in reward units; 0.1 by default if a kernel is given.
     ridge: λ; by default noise_std², which is the right value if the noise is known.
-    norm_bound: F, a bound on the RKHS norm of the reward function. "double" starts at 1 and doubles the bound
-        whenever a reward contradicts it.
+    norm_bound: F, a bound on the RKHS norm of the reward function. "double" starts at 1 and doubles F
+        whenever a reward contradicts it. A guess that no reward has contradicted yet may still be too small,
+        so nothing is guaranteed with it (theory §4.9).
     delta: δ, the probability with which the confidence bounds may fail.
     width: β, as a name of `manyarms.choice.widths` or as a number of posterior standard deviations. "auto" is
-        the width of the policy's theorem if the kernel is given, and a number that works well in practice
-        (`practical`) if it is learned.
+        the width of a theorem if the kernel is given ("certified" on a sketch), and a number that works well
+        in practice (`practical`) if it is learned.
     """
 
     kernel: KernelLike | str = "auto"
@@ -70,9 +78,15 @@ class Policy:
             positive("norm_bound", self.norm_bound)
         probability("delta", self.delta)
         self.width_function()
+        self._check_proof()
         self.stopping_rule()
         self.inducing_rule()
         self.selection_rule()
+
+    def _check_proof(self) -> None:
+        if self.width == "certified" and self.proved_width != "certified":
+            rule = f"another width: that of {type(self).__name__} is not covered by the proof (theory §4.10)"
+            raise InvalidParameterError("width", self.width, rule)
 
     def _check_learned(self) -> None:
         if self.kernel != "auto":
@@ -108,6 +122,16 @@ class Policy:
     def width_function(self) -> Width:
         """The width β as a function of the run so far and of the assumptions."""
         return width_named(self.width, {"auto": self.theorem, **self.width_aliases})
+
+    @property
+    def proved_width(self) -> str | None:
+        """The width whose bounds on f are proved to hold at every feedback; None if there is none.
+
+        "certified" covers the exact posterior and every projection on inducing arms with the residual in the
+        variance (theory §4.10), but no other feature map.
+        """
+        projected = type(self).feature_map is Policy.feature_map and self.keeps_residual
+        return "certified" if projected else None
 
     # ---- the model on a given pool
 
@@ -180,14 +204,15 @@ def plain_number(value: Any) -> float | int:
 class Sparse(Policy):
     """Settings of policies whose sketch is drawn by ridge leverage scores.
 
-    oversampling: q̄, which multiplies the inclusion probabilities.
+    oversampling: q̄, which multiplies the inclusion probabilities. "theory" is 72 log(4t/δ) after t pulls, the
+        value of BKB Theorem 1, which grows with the run; it is several hundred, and most arms are inducing.
     inducing: "fresh" (an independent draw at each renewal, as in the papers), "union" (the union of n draws
         for an arm pulled n times) or "incremental" (keep an inducing arm with p_{t+1}/p_t; without a proof).
     compaction: inducing arms of earlier draws stay in the sketch until its size is more than
     `compaction` times a fresh draw: a larger span is still accurate (theory §2.3). 1 keeps fresh draws only.
     """
 
-    oversampling: float = 2.0
+    oversampling: float | str = 2.0
     inducing: str = "fresh"
     compaction: float = 4.0
 
@@ -197,13 +222,25 @@ class Sparse(Policy):
 
     def inducing_rule(self) -> InducingRule:
         """Ridge leverage scores, in the form that `inducing` names."""
+        factor = self._oversampling()
         if self.inducing == "fresh":
-            return LeverageScores(self.oversampling, "one")
+            return LeverageScores(factor, "one")
         if self.inducing == "union":
-            return LeverageScores(self.oversampling, "union")
+            return LeverageScores(factor, "union")
         if self.inducing == "incremental":
-            return IncrementalLeverage(self.oversampling)
+            return IncrementalLeverage(factor)
         raise InvalidParameterError("inducing", self.inducing, "'fresh', 'union' or 'incremental'")
+
+    def oversampling_at(self, pulls: int) -> float:
+        """The number q̄ after this many pulls."""
+        return oversampling_at(self._oversampling(), pulls)
+
+    def _oversampling(self) -> float | TheoreticalOversampling:
+        if not isinstance(self.oversampling, str):
+            return self.oversampling
+        if self.oversampling != "theory":
+            raise InvalidParameterError("oversampling", self.oversampling, "a positive number or 'theory'")
+        return TheoreticalOversampling(self.delta)
 
     @property
     def sketch_limit(self) -> float:

@@ -24,7 +24,7 @@ class BBKB(Sparse):
     batch_ratio: float = 2.0
     local: bool = False
 
-    theorem: ClassVar[str] = "bbkb"
+    theorem: ClassVar[str] = "certified"
     width_aliases: ClassVar[dict[str, str]] = {"authors": "authors-bbkb"}
 
     def __post_init__(self) -> None:

@@ -12,4 +12,4 @@ from manyarms.policies.base import Sparse
 class BKB(Sparse):
     """Budgeted kernelised bandit (Calandriello et al. 2019, Algorithm 1); see `Sparse` for the settings."""
 
-    theorem: ClassVar[str] = "bkb"
+    theorem: ClassVar[str] = "certified"

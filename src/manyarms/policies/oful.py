@@ -22,6 +22,11 @@ class OFUL(FixedFeatures):
 
     kernel: KernelLike | str = field(default_factory=Linear)
 
+    @property
+    def proved_width(self) -> str:
+        """The linear features are exact."""
+        return "certified"
+
     def feature_map(self, pool: Pool, rng: np.random.Generator) -> Embedding:
         """The features x, and the bias of the kernel if it has one."""
         return LinearFeatures(self.covariance, pool.n_features)

@@ -68,6 +68,11 @@ class SGPTS(Thompson, Sparse):
             _check_enough_arms(size, pool)
         return replace(self, size=size, prior_size=prior_size)
 
+    @property
+    def proved_width(self) -> str | None:
+        """Rule (6) projects on inducing arms; the eigenfunctions of rule (7) only approximate the kernel."""
+        return "certified" if self.rule == "points" else None
+
     def inducing_rule(self) -> InducingRule:
         """Leverage scores or a k-DPP for rule (6), no inducing arms for rule (7)."""
         if self.rule == "features":

@@ -41,6 +41,11 @@ class SOFUL(FixedFeatures):
         count("size", self.size, minimum=2)
         super().__post_init__()
 
+    @property
+    def proved_width(self) -> str:
+        """The width of their Theorem 3."""
+        return "soful"
+
     def selection_rule(self) -> SelectionRule:
         """Upper bounds or Thompson draws."""
         if self.choose == "ucb":

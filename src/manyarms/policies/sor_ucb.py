@@ -15,4 +15,5 @@ class SoRUCB(BKB):
     The settings are those of `BKB`.
     """
 
+    theorem: ClassVar[str] = "bkb"  # without a proof: `certified` needs the residual
     keeps_residual: ClassVar[bool] = False

@@ -125,6 +125,11 @@ class PosteriorState:
         """Σ_i n_i σ̃²(x_i), which is d_eff = Tr K(K+λI)⁻¹ when the posterior is exact."""
         return float(self.counts @ self.leverage[self.arms])
 
+    @cached_property
+    def residual_trace(self) -> float:
+        """tr(K − Q) = Σ_i n_i (k(x_i, x_i) − ‖z(x_i)‖²); 0 when the posterior is exact."""
+        return float(self.counts @ self.pool_values.residual[self.arms])
+
     @property
     def log_det(self) -> float:
         """log det(V/λ), which is log det(K/λ + I) when the posterior is exact."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from manyarms.choice.prior_draws import CorrectedPrior
-from manyarms.choice.widths import RunStatistics
+from manyarms.choice.widths import RunStatistics, width_named
 from manyarms.learning import LearnedModel
 from manyarms.policies import Policy
 from manyarms.posterior.posterior import Posterior
@@ -82,20 +82,24 @@ class Belief:
         """The posterior, for reading only."""
         return Posterior.of(self.process, self.state)
 
+    @property
+    def std_factor(self) -> float:
+        """What the uncertainty about a learned kernel and noise multiplies standard deviations by."""
+        return 1.0 if self.model is None else self.model.std_factor
+
     def std(self, arms: Any) -> Floats:
         """Posterior standard deviations to report: wider where kernel and noise are learned, not known."""
-        factor = 1.0 if self.model is None else self.model.std_factor
-        return np.asarray(factor * np.sqrt(self.state.variance[arms]))
+        return np.asarray(self.std_factor * np.sqrt(self.state.variance[arms]))
 
     def at(self, state: PosteriorState, memory: Memory) -> Belief:
         """The belief after feedback, with this posterior state and memory."""
         prior = None if self.prior is None else self.prior.at(state)
         return changed(self, state=state, memory=memory, prior=prior)
 
-    def width(self, norm_bound: float | None = None) -> float:
-        """β for the norm bound in use, or for another one."""
+    def statistics(self) -> RunStatistics:
+        """The statistics that widths depend on."""
         state, memory = self.state, self.memory
-        seen = RunStatistics(
+        return RunStatistics(
             pulls=state.pulls,
             effective_dimension=state.effective_dimension,
             log_det=state.log_det,
@@ -103,9 +107,24 @@ class Belief:
             triple_log_sum=memory.triple_log_sum,
             log_sum=memory.log_sum,
             escaped=state.escaped,
+            residual_trace=state.residual_trace,
         )
-        bound = memory.norm_bound if norm_bound is None else norm_bound
-        return self.policy.width_function()(seen, self.policy.assumptions(bound))
+
+    def width(self, norm_bound: float | None = None) -> float:
+        """β for the norm bound in use, or for another one."""
+        bound = self.memory.norm_bound if norm_bound is None else norm_bound
+        return self.policy.width_function()(self.statistics(), self.policy.assumptions(bound))
+
+    def proved_width(self) -> float | None:
+        """β of the bounds that hold at this feedback, whichever width chooses arms; None without a proof.
+
+        No pull is hallucinated in these bounds, so that the factor √C̃ of a batch is left out.
+        """
+        name = self.policy.proved_width
+        if name is None:
+            return None
+        given = replace(self.policy.assumptions(self.memory.norm_bound), batch_ratio=1.0)
+        return width_named(name)(self.statistics(), given)
 
     def to_plain(self) -> dict[str, Any]:
         """Everything that cannot be recomputed bit for bit from pool, policy and model."""

@@ -58,6 +58,7 @@ class CompactState:
     n_unasked: int
     n_batches: int
     n_feedbacks: int
+    certificate: dict[str, Any] | None = None  # in the user's units, as of the feedback of this state
 
     @classmethod
     def of(cls, context: RunContext, state: RunState) -> CompactState:
@@ -164,6 +165,7 @@ class CompactState:
                 "tickets": self.tickets.to_plain(),
                 "waiting": [result.to_plain() for result in self.waiting],
                 "design": None if self.design is None else list(self.design),
+                "certificate": self.certificate,
                 **{name: getattr(self, name) for name in _COUNTERS},
             },
         )
@@ -194,5 +196,6 @@ class CompactState:
             tickets=Tickets.from_plain(plain["tickets"]),
             waiting=tuple(ToldResult.from_plain(result) for result in plain["waiting"]),
             design=None if design is None else tuple(design),
+            certificate=plain.get("certificate"),
             **{name: plain[name] for name in _COUNTERS},
         )

@@ -115,7 +115,7 @@ def _conditioned_from_scratch(belief: Belief, seen: Targets, basis: Ints, rng: n
 
 
 def with_oversampling(
-    context: RunContext, state: RunState, oversampling: float
+    context: RunContext, state: RunState, oversampling: float | str
 ) -> tuple[RunContext, RunState]:
     """Continue with another q̄: draw the inducing arms again from all arms pulled (BKB, "Tuning q̄")."""
     policy = state.belief.policy

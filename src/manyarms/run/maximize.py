@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from manyarms.policies import Policy
 from manyarms.pool.pool import Pool
 from manyarms.run.optimizer import Best, Optimizer
 from manyarms.support.interrupts import deferred_interrupts
-from manyarms.support.validation import Floats, Ints, count
+from manyarms.support.validation import Floats, Ints, count, non_negative
 
 _LARGEST_REWARD = 1e150  # its square, and the sum of many squares, does not overflow
 _MAX_FAILURES_IN_A_ROW = 20  # a batch of failures ends the run only after this many in a row
@@ -42,7 +42,8 @@ class Result:
 
     `optimizer` is the run itself. `failures` maps each failed ticket to the text of its exception.
     `interrupted` is True if the run stopped early, for example by Ctrl-C; `maximize(f, pool, budget,
-    resume=result)` then continues it and evaluates the pending tickets first.
+    resume=result)` then continues it and evaluates the pending tickets first. `gap_reached` is True if it
+    ended because of `until_gap`; a smaller gap and a larger budget continue it in the same way.
     """
 
     arms: Ints
@@ -50,6 +51,7 @@ class Result:
     optimizer: Optimizer
     failures: dict[int, str]
     interrupted: bool = False
+    gap_reached: bool = False
 
     @property
     def best(self) -> Best:
@@ -70,6 +72,7 @@ def maximize(
     progress: bool | Progress = False,
     *,
     resume: Result | None = None,
+    until_gap: float | None = None,
     **settings: Any,
 ) -> Result:
     """Search the pool for the arm with the largest f(arm), with `budget` noisy evaluations.
@@ -85,14 +88,17 @@ def maximize(
         after the other in this process.
     progress: True prints a line to standard error; a function is called with (done, budget, optimizer).
     resume: the result of a call that stopped early; it continues on the same pool up to `budget`.
+    until_gap: stop before the budget is spent when the gap of `Optimizer.certificate` is at most this. With a
+        learned model the gap is an estimate.
     settings: further settings of `Optimizer`. With `resume`, policy and settings must be left out.
 
     Ctrl-C returns the result so far, and `RunStoppedError` contains it if a worker, the executor or the
     progress function fails. Both can be resumed.
     """
     minimized = settings.pop("minimize", False)
+    gap = None if until_gap is None else non_negative("until_gap", until_gap)
     run, failures = _new_or_resumed(pool, budget, policy, seed, resume, minimize=minimized, **settings)
-    return _run(run, f, executor, progress, failures)
+    return _run(run, f, executor, progress, failures, gap)
 
 
 def minimize(
@@ -105,14 +111,16 @@ def minimize(
     progress: bool | Progress = False,
     *,
     resume: Result | None = None,
+    until_gap: float | None = None,
     **settings: Any,
 ) -> Result:
     """Search the pool for the arm with the smallest f(arm), with `budget` noisy evaluations.
 
     The arguments are those of `maximize`. Rewards, predictions and intervals keep the sign of f.
     """
+    gap = None if until_gap is None else non_negative("until_gap", until_gap)
     run, failures = _new_or_resumed(pool, budget, policy, seed, resume, minimize=True, **settings)
-    return _run(run, f, executor, progress, failures)
+    return _run(run, f, executor, progress, failures, gap)
 
 
 def _new_or_resumed(
@@ -137,6 +145,7 @@ def _run(
     executor: Executor | None,
     progress: bool | Progress,
     failures: dict[int, str],
+    until_gap: float | None,
 ) -> Result:
     """Run the loop to its end; `maximize` explains what may stop it."""
     if executor is not None and not hasattr(executor, "submit"):
@@ -145,7 +154,7 @@ def _run(
     budget = run.budget
     assert budget is not None
     try:
-        _loop(run, f, budget, executor, report, failures)
+        _loop(run, f, budget, executor, report, failures, until_gap)
     except KeyboardInterrupt:
         return _result(run, failures, interrupted=True)
     except NothingToAskError:
@@ -158,7 +167,11 @@ def _run(
     except Exception as problem:
         text = f"the run stopped: {type(problem).__name__}: {problem}"
         raise RunStoppedError(text, _result(run, failures, interrupted=True)) from problem
-    return _result(run, failures)
+    return replace(_result(run, failures), gap_reached=_is_gap_reached(run, until_gap))
+
+
+def _is_gap_reached(run: Optimizer, until_gap: float | None) -> bool:
+    return until_gap is not None and len(run.history) > 0 and run.certificate().gap <= until_gap
 
 
 def _all_failed(text: str, run: Optimizer, failures: dict[int, str]) -> AllFailedError:
@@ -173,9 +186,10 @@ def _loop(
     executor: Executor | None,
     report: Progress | None,
     failures: dict[int, str],
+    until_gap: float | None,
 ) -> None:
     in_a_row = 0
-    while run.pending or run.spent < budget:
+    while run.pending or (run.spent < budget and not _is_gap_reached(run, until_gap)):
         with deferred_interrupts():
             if not run.pending:
                 run.ask()

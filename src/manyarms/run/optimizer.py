@@ -12,7 +12,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -37,6 +37,9 @@ from manyarms.run.tickets import as_tickets
 from manyarms.run.trace import Batch, BatchRecord
 from manyarms.support.threads import threads_for
 from manyarms.support.validation import Floats, Ints, count, probability
+
+if TYPE_CHECKING:
+    from manyarms.run.certificate import Certificate
 
 NINETY = NormalDist().inv_cdf(0.95)  # standard deviations to either side that hold 90 % of a normal variable
 
@@ -172,7 +175,7 @@ class Optimizer:
         self._move(self._context, replace(self._state, tickets=still_due))
         self._ahead = None if ahead is None else replace(ahead, tickets=still_due)
 
-    def extend_horizon(self, oversampling: float) -> None:
+    def extend_horizon(self, oversampling: float | str) -> None:
         """Continue beyond the planned horizon with q̄ = `oversampling` and a new draw of inducing arms."""
         self._move(*with_oversampling(self._context, self._looked_ahead(), oversampling))
 
@@ -359,6 +362,18 @@ class Optimizer:
             pulls=pulls,
             average=float(history.sums[place] / pulls),
         )
+
+    def certificate(self) -> Certificate:
+        """How far the arm of `best`, and all pulls so far, can be from the best arm of the pool.
+
+        With a kernel, a noise and a norm bound that you vouch for, it is proved to hold with probability
+        1 − δ. If the model is learned, it is an estimate from draws of the posterior (theory §4.11, §4.12).
+        """
+        from manyarms.run.certificate import certificate_of
+
+        arm = self.best().arm
+        with threads_for(self.pool.n_arms):
+            return certificate_of(self._context, self._looked_ahead(), arm)
 
     def _scale(self, model: LearnedModel | None) -> RewardScale:
         return RewardScale(model, self._context.sign)

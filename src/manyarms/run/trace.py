@@ -23,8 +23,8 @@ class Batch:
     is the reason why the batch ended. `ratio` is a bound on the factor by which any variance has shrunk since
     the last feedback (at most about BBKB's C̃ unless a size was asked for). `why` is the reason for each arm:
     "random start" (uniformly at random, before there are results), "initial design", "upper bound",
-    "exploration", "final batch", "Thompson draw", "highest mean", or "requested" (the size asked for needs
-    every arm that has not been tried).
+    "exploration", "final batch", "Thompson draw", "highest mean", "highest variance" (the initialisation of
+    GP-BUCB), or "requested" (the size asked for needs every arm that has not been tried).
     """
 
     arms: Ints

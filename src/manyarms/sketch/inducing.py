@@ -1,7 +1,8 @@
 """Rules that draw the inducing arms S, which span the sketch, from the arms pulled so far.
 
 For leverage scores, the theory requires q̄ ≥ 6α log(4T/δ)/ε² with α = (1+ε)/(1−ε) (BKB Theorem 1;
-`theoretical_oversampling`). In practice q̄ = 2 is enough.
+`theoretical_oversampling`), or the same with the present t for T (`TheoreticalOversampling`). In practice
+q̄ = 2 is enough.
 """
 
 from __future__ import annotations
@@ -65,6 +66,28 @@ def theoretical_oversampling(horizon: int, delta: float, epsilon: float = 0.5) -
 
 
 @dataclass(frozen=True)
+class TheoreticalOversampling:
+    """q̄ of BKB Theorem 1 for the present number of pulls, so that no horizon is needed (theory §3.2)."""
+
+    delta: float
+    epsilon: float = 0.5
+
+    def at(self, pulls: float) -> float:
+        """q̄ for a draw after this many pulls."""
+        return theoretical_oversampling(max(1, int(pulls)), self.delta, self.epsilon)
+
+
+def oversampling_at(oversampling: float | TheoreticalOversampling, pulls: float) -> float:
+    """The number q̄ for a draw after this many pulls."""
+    return oversampling.at(pulls) if isinstance(oversampling, TheoreticalOversampling) else oversampling
+
+
+def _check_oversampling(oversampling: float | TheoreticalOversampling) -> None:
+    if not isinstance(oversampling, TheoreticalOversampling):
+        positive("oversampling", oversampling)
+
+
+@dataclass(frozen=True)
 class AllPulled:
     """Every pulled arm is inducing, which gives the exact posterior (theory §3.1)."""
 
@@ -86,24 +109,25 @@ class NoArms:
 class LeverageScores:
     """Ridge leverage scores (theory §3.2; BKB Algorithm 1, BBKB l. 11–16), drawn independently each time.
 
-    `oversampling` is q̄. With draws="one", an arm pulled n times enters with p = min(1, n q̄ σ̃²), as in the
-    authors' code. With draws="union", it enters with 1 − (1 − min(1, q̄σ̃²))ⁿ, the union of the n draws in
-    the papers.
+    `oversampling` is q̄, a number or a schedule. With draws="one", an arm pulled n times enters with
+    p = min(1, n q̄ σ̃²), as in the authors' code. With draws="union", it enters with 1 − (1 − min(1, q̄σ̃²))ⁿ,
+    the union of the n draws in the papers.
     """
 
-    oversampling: float = 2.0
+    oversampling: float | TheoreticalOversampling = 2.0
     draws: Literal["one", "union"] = "one"
 
     def __post_init__(self) -> None:
-        positive("oversampling", self.oversampling)
+        _check_oversampling(self.oversampling)
         if self.draws not in ("one", "union"):
             raise InvalidParameterError("draws", self.draws, "'one' or 'union'")
 
     def probabilities(self, counts: Floats, leverage: Floats) -> Floats:
         """The inclusion probability of each arm."""
+        factor = oversampling_at(self.oversampling, counts.sum())
         if self.draws == "one":
-            return np.minimum(1.0, counts * self.oversampling * leverage)
-        return union_of_draws(np.minimum(1.0, self.oversampling * leverage), counts)
+            return np.minimum(1.0, counts * factor * leverage)
+        return union_of_draws(np.minimum(1.0, factor * leverage), counts)
 
     def draw(self, candidates: Candidates, rng: np.random.Generator) -> Draw:
         """Include each different arm independently."""
@@ -120,14 +144,15 @@ class IncrementalLeverage:
     still holds is an open question of the BKB paper. See theory §3.3.
     """
 
-    oversampling: float = 2.0
+    oversampling: float | TheoreticalOversampling = 2.0
 
     def __post_init__(self) -> None:
-        positive("oversampling", self.oversampling)
+        _check_oversampling(self.oversampling)
 
     def draw(self, candidates: Candidates, rng: np.random.Generator) -> Draw:
         """Update the previous draw; a dropped arm can return only after it is pulled again."""
-        now = np.minimum(1.0, candidates.counts * self.oversampling * candidates.leverage)
+        factor = oversampling_at(self.oversampling, candidates.counts.sum())
+        now = np.minimum(1.0, candidates.counts * factor * candidates.leverage)
         before = candidates.inclusion
         chance = np.where(before > 0, np.minimum(1.0, now / np.where(before > 0, before, 1.0)), 0.0)
         chance[before < 0] = now[before < 0]  # pulled since the last draw

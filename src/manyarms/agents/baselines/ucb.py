@@ -106,7 +106,10 @@ class UcbSettings:
         return {f.name: repr(getattr(self, f.name)) for f in fields(self)}
 
     def multiplier(self, model: Model, n_pulls: int) -> float:
-        """β on √leverage. "theory": the exact GP-UCB width, or BKB's in an embedding (theory §9.8)."""
+        """β on √leverage. "theory": the exact GP-UCB width, or BKB's in an embedding (theory §9.8).
+
+        BKB's is computed with κ = 1, and with the part of d_eff inside the embedding, without the residuals.
+        """
         if not isinstance(self.width, str):
             return self.width * math.sqrt(self.ridge)
         scale, log_inverse = math.sqrt(self.ridge) * self.norm_bound, math.log(1.0 / self.delta)

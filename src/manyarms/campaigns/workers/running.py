@@ -27,7 +27,13 @@ from manyarms.campaigns.store.store import Ticket
 from manyarms.campaigns.text import counted, one_line
 from manyarms.campaigns.workers.command_trials import LONGEST_NOTE, StoppedError, Trial, TrialFailedError
 from manyarms.campaigns.workers.processes import is_gone, own_name
-from manyarms.errors import BudgetSpentError, DatabaseError, NothingToAskError, TrialsFailingError
+from manyarms.errors import (
+    BudgetSpentError,
+    DatabaseError,
+    GapReachedError,
+    NothingToAskError,
+    TrialsFailingError,
+)
 from manyarms.support.interrupts import deferred_interrupts
 
 MAX_CONSECUTIVE_FAILURES = 20  # failed trials in a row that end the run
@@ -45,6 +51,7 @@ class RunPlan:
     batch: int | None = None  # candidates per round; None: the stopping rule, at least one per worker
     trials: int | None = None  # the largest number of trials in this run
     until: float | None = None  # stop when a value reaches this target
+    until_gap: float | None = None  # stop when the gap of the certificate is at most this
     timeout: float | None = None  # seconds per trial
     retries: int = 1
     lease_seconds: float = 300.0
@@ -68,7 +75,7 @@ OnProgress = Callable[[Tally], None]
 def run(
     campaign: Campaign, make_trial: Callable[[], Trial], plan: RunPlan, on_progress: OnProgress | None = None
 ) -> Tally:
-    """Measure until the budget or the pool is exhausted, the number of trials is reached, or the target is.
+    """Measure until budget or pool is exhausted, or the number of trials, the target or the gap is reached.
 
     On an exception, including Ctrl-C, running trials are interrupted. Their tickets stay leased to this
     process, and the next run on this machine adopts them.
@@ -132,12 +139,16 @@ class _Runner:
                 jobs += self._fill_up(missing, None if left is None else left - len(jobs))
         except BudgetSpentError:
             self.tally.stopped_because = "" if jobs else "budget spent"
+        except GapReachedError:
+            self.tally.stopped_because = "gap reached"
         except NothingToAskError:
             pass
         return jobs
 
     def _ask(self, n: int | None, left: int | None) -> list[Issued]:
-        held = {"worker": self.name, "lease_seconds": self.plan.lease_seconds}
+        held = {
+            "worker": self.name, "lease_seconds": self.plan.lease_seconds, "until_gap": self.plan.until_gap
+        }  # fmt: skip
         if n is None:
             return self.campaign.ask(at_most=left, **held)  # type: ignore[arg-type]
         n = min([n, *(size for size in (left, self._budget_left()) if size)])

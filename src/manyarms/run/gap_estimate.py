@@ -1,0 +1,40 @@
+"""Joint draws of the posterior at the arms that may be the best, for estimates of the gap (theory §4.12)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from manyarms.embeddings.nystrom import covariances
+from manyarms.run.belief import Belief
+from manyarms.support.validation import Floats, Ints
+
+CONFIDENCE = 0.95  # of an estimate
+MOST_ARMS = 500  # arms of a joint draw
+N_DRAWS = 1000
+_REACH = 3.0  # posterior standard deviations above the mean by which arms are preferred
+
+
+def joint_draws(belief: Belief, arm: int, rng: np.random.Generator) -> tuple[Ints, Floats]:
+    """The arms drawn, which include `arm`, and N_DRAWS joint draws of f at them, on the model's scale.
+
+    The others are the arms with the highest mean + 3 posterior standard deviations.
+    """
+    state = belief.state
+    top = state.mean + _REACH * np.sqrt(state.variance)
+    top[arm] = np.inf
+    size = min(MOST_ARMS, len(top))
+    arms = np.sort(np.argpartition(-top, size - 1)[:size])
+    values, vectors = np.linalg.eigh(posterior_covariance(belief, arms))
+    root = belief.std_factor * vectors * np.sqrt(np.maximum(values, 0.0))
+    return arms, state.mean[arms] + rng.standard_normal((N_DRAWS, size)) @ root.T
+
+
+def posterior_covariance(belief: Belief, arms: Ints) -> Floats:
+    """The posterior covariance of f between these arms, λ c(x, y) of theory §2.5."""
+    state, process = belief.state, belief.process
+    z = state.rows(arms)
+    covariance = state.ridge * (z @ state.weights.precision.apply(z.T))
+    if state.keeps_residual:
+        features = process.pool.features[arms]
+        covariance += covariances(process.kernel, features, features) - z @ z.T
+    return np.asarray(0.5 * (covariance + covariance.T))
