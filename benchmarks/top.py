@@ -86,7 +86,10 @@ def _rows(label: str, outcomes: list[Outcome]) -> list[Row]:
     parts = (("all arms", everywhere), (f"the top {TOP}", top), ("best()", best))
     rows = [Row(f"{label}: cover of {part}", x, "", bar, BAR[0] <= x <= BAR[1]) for part, x in parts]
     note = f"{len(outcomes)} runs"
-    return [*rows, Row(f"{label}: rms error of best() in standard deviations", rms, "", "< 1.3", rms < 1.3, note)]
+    return [
+        *rows,
+        Row(f"{label}: rms error of best() in standard deviations", rms, "", "< 1.3", rms < 1.3, note),
+    ]
 
 
 def functions(smoke: bool) -> list[Row]:
@@ -102,7 +105,9 @@ def functions(smoke: bool) -> list[Row]:
         top = float(np.mean([outcome.top for outcome in outcomes]))
         best = float(np.mean([outcome.best for outcome in outcomes]))
         everywhere = float(np.mean([outcome.everywhere for outcome in outcomes]))
-        rows.append(Row(f"{name}, noise {noise}: top {TOP}", top, note=f"best {best:.2f}, all {everywhere:.2f}"))
+        rows.append(
+            Row(f"{name}, noise {noise}: top {TOP}", top, note=f"best {best:.2f}, all {everywhere:.2f}")
+        )
     return rows
 
 
