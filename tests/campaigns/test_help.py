@@ -25,8 +25,12 @@ COMMANDS: dict[str, Any] = dict(typer.main.get_command(app).commands)
 DEFAULTS = {
     "new": {
         "--id": "(row number)",
-        "--features": "(all others)",
-        "--categories": "(none)",
+        "--features": "(all usable columns)",
+        "--categories": "(columns with few different texts)",
+        "--delimiter": "(found)",
+        "--encoding": "(found)",
+        "--decimal": "(found)",
+        "--sheet": "(the only one)",
         "--maximize": "(maximize)",
         "--kernel": "(learned from the results)",
         "--lengthscale": "(auto)",

@@ -110,16 +110,25 @@ class Campaign:
 
     @classmethod
     def new(
-        cls, campaign: str | Path, request: Request, progress: ProgressCallback | None = None
+        cls,
+        campaign: str | Path,
+        request: Request,
+        progress: ProgressCallback | None = None,
+        on_understood: Callable[[Source], None] | None = None,
     ) -> Campaign:
-        """Create a campaign: read the pool, resolve the settings and store them. No file is overwritten."""
+        """Create a campaign: read the pool, resolve the settings and store them. No file is overwritten.
+
+        `on_understood` is called with what every column of the table is used as, before anything else.
+        """
         if (request.id or "id") in RESERVED:
             raise SettingsError(
                 f"the id column cannot be called {request.id!r}: that name is reserved in results files"
             )
         refuse_existing(campaign)
-        pool = request.source().read(progress)
-        settings = resolve(request, pool)
+        source, pool = request.source().understood(request.form(), progress)
+        if on_understood is not None:
+            on_understood(source)
+        settings = resolve(request, source, pool)
         create_campaign(campaign, settings.to_json(), pool.n_arms)
         made = cls(campaign, progress=progress)
         made._pool, made._source = pool, settings.source
@@ -218,7 +227,7 @@ class Campaign:
         proposal = propose(self.model_input, seen, order.n, order.at_most)
         arms = proposal.batch.arms.tolist()
         lines = zip(
-            proposal.batch.tickets.tolist(), arms, proposal.names, self.source.columns(arms),
+            proposal.batch.tickets.tolist(), arms, proposal.names, self.source.cells_of(arms),
             proposal.predictions, proposal.batch.why, strict=True,
         )  # fmt: skip
         number = proposal.facts["number"]
@@ -264,7 +273,7 @@ class Campaign:
 
     def reissued(self, tickets: Sequence[Ticket]) -> list[Issued]:
         """Tickets that were handed out earlier, with the user's columns."""
-        columns = self.source.columns([each.arm for each in tickets])
+        columns = self.source.cells_of([each.arm for each in tickets])
         return [
             Issued(
                 ticket=t.ticket,
@@ -293,7 +302,9 @@ class Campaign:
 
     def tell_bytes(self, data: bytes, name: str) -> ImportSummary:
         """Import the contents of a results file; `name` appears in error messages."""
-        rows = read_results(data, name, self.id_column, self.settings.source.id is None)
+        source = self.settings.source
+        own = [plan.name for plan in source.columns]
+        rows = read_results(data, name, self.id_column, source.id is None, own)
         arms = self._arms_of(rows)
         with self.store.writing() as connection:
             number, before = self._known_file(connection, rows, len(data))

@@ -33,12 +33,12 @@ GOALS = ("maximise", "minimise")
 DEFAULT_SMOOTHNESS = 2.5  # ν of a Matérn kernel
 
 
-def resolve(request: Request, pool: Pool) -> Settings:
-    """The settings for this request on this pool; any invalid setting raises an error here."""
+def resolve(request: Request, source: Source, pool: Pool) -> Settings:
+    """The settings for this request on this table; any invalid setting raises an error here."""
     goal = request.goal.replace("ize", "ise")
     if goal not in GOALS:
         raise InvalidParameterError("goal", request.goal, "'maximise' or 'minimise'")
-    source = request.source().described(pool)
+    source = source.described(pool)
     prepared = _prepared(request, source, pool)
     kernel, assumptions = (
         (None, list(prepared.assumptions)) if prepared else _given_kernel(request, source, pool)

@@ -26,6 +26,7 @@ from manyarms.cli.output import (
     say,
 )
 from manyarms.cli.progress import bar
+from manyarms.pool.excel import is_workbook
 
 Size = Annotated[
     int | None,
@@ -43,7 +44,7 @@ AtMost = Annotated[
 ]
 Out = Annotated[
     Path | None,
-    typer.Option(help="Write the batch to a CSV or TSV file to fill in; - writes to standard output."),
+    typer.Option(help="Write the batch to a CSV, TSV or Excel file to fill in; - writes to standard output."),
 ]
 Again = Annotated[
     bool, typer.Option("--again", help="Show the open tickets again without asking for new ones.")
@@ -82,7 +83,8 @@ def ask(
     ):
 
         def deliver(issued: list[Issued]) -> None:
-            delimiter = "\t" if out is not None and out.suffix == ".tsv" else ","
+            delimiter: str | None = "\t" if out is not None and out.suffix == ".tsv" else ","
+            delimiter = None if out is not None and is_workbook(out) else delimiter
             with _opened(out) as stream:
                 if stream is not None:
                     write_batch(stream, issued, found.id_column, delimiter)
@@ -102,7 +104,7 @@ def ask(
 def _opened(out: Path | None) -> Any:
     if out is None:
         return nullcontext(None)
-    return nullcontext(sys.stdout) if str(out) == "-" else replacing(out)
+    return nullcontext(sys.stdout) if str(out) == "-" else replacing(out, "wb" if is_workbook(out) else "w")
 
 
 def _show_batch(issued: list[Issued], campaign: str, id_column: str, out: Path | None) -> None:

@@ -40,8 +40,8 @@ def tell(
         Path,
         typer.Argument(
             metavar="RESULTS",
-            help="CSV or TSV file with a column 'value', a column 'ticket' or the id column (or both), and "
-            "optionally a column 'failed'; - reads standard input.",
+            help="CSV, TSV or Excel file with a column 'value', a column 'ticket' or the id column (or "
+            "both), and optionally a column 'failed'; - reads standard input.",
         ),
     ],
     pool: PoolOption = None,
@@ -153,7 +153,7 @@ def forget(
 def export(
     campaign: CampaignArgument,
     out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="Output file with the ending .csv, .tsv or .parquet.")
+        Path, typer.Argument(metavar="OUT", help="Output file with the ending .csv, .tsv, .xlsx or .parquet.")
     ],
     as_json: JsonOption = False,
 ) -> None:
