@@ -23,7 +23,7 @@ from manyarms.pool.encodings import UTF_8, WESTERN, find_encoding
 
 TEXT_TABLES = (".csv", ".tsv", ".txt")
 BLOCK_ROWS = 4096
-ROW_NAMES = "row"  # the name given to a first column without a name, as R and pandas write row names
+ROW_NAMES = "row names"  # the name given to a first column without a name, as R and pandas write row names
 _SAMPLE = 1 << 16  # characters from which delimiter and decimal sign are found
 _DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars", " ": "spaces"}
 _COMMA = re.compile(r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?")
@@ -193,7 +193,7 @@ def _cuts_evenly(rows: list[list[str]], delimiter: str) -> bool:
         return False
     widths = {len(row) for row in rows[1:]}
     named = delimiter in ("\t", " ") and widths == {len(rows[0]) + 1}
-    return named or all(len(row) == len(rows[0]) or not any(row[len(rows[0]) :]) for row in rows[1:])
+    return named or all(len(row) >= len(rows[0]) and not any(row[len(rows[0]) :]) for row in rows[1:])
 
 
 def decimal_sign(rows: Sequence[Sequence[str]], place: str) -> str:

@@ -102,7 +102,8 @@ def _wanted(path: Path, header: Sequence[str], roles: Roles) -> list[str]:
         if twice is not None:
             raise TableError(f"{path}: column {twice!r} appears more than once {where}")
     numeric = present if roles.features is None else roles.features
-    return list(dict.fromkeys([*(name for name in numeric if name != roles.id), *roles.categories]))
+    kept = [name for name in numeric if name not in (roles.id, ROW_NAMES)]
+    return list(dict.fromkeys([*kept, *roles.categories]))
 
 
 def _checked_ids(cells: Sequence[str], first: int, column: str, where: Any) -> list[str]:
@@ -149,7 +150,7 @@ def understand(path: Path, form: TextFormat, cells: Cells, roles: Roles) -> tupl
     where = partial(place, path, form)
     plans = []
     for name in cells.header:
-        if cells.ids is not None and name == (roles.id or ROW_NAMES):
+        if cells.ids is not None and name == (ROW_NAMES if roles.id is None else roles.id):
             plans.append(ColumnPlan(name, ID, f"{len(cells.ids)} candidates"))
         elif name in roles.categories:
             plans.append(declared_category(name, cells.columns[name], where))
@@ -157,7 +158,7 @@ def understand(path: Path, form: TextFormat, cells: Cells, roles: Roles) -> tupl
             wanted = roles.features is not None
             plans.append(understood(name, cells.columns[name], where, wanted))
         else:
-            note = "not among the features" if name else "the column has no name"
+            note = "the column has no name" if name in ("", ROW_NAMES) else "not among the features"
             plans.append(ColumnPlan(name, UNUSED, note))
     return tuple(plans)
 
