@@ -47,6 +47,12 @@ DEFAULTS = {
         "--storage": "(float64; float32 for large pools)",
     },
     "ask": {"-n": "(the policy's stopping rule decides)", "--lease": "(never)"},
+    "add": {
+        "--delimiter": "(found)",
+        "--encoding": "(found)",
+        "--decimal": "(found)",
+        "--sheet": "(the only one)",
+    },
     "best": {"-k": "20"},
     "history": {"--last": "20"},
     "report": {"--html": "(NAME.html, after the campaign's name)", "-k": "20"},

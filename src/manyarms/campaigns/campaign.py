@@ -18,8 +18,11 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from manyarms.campaigns.next_batch import ModelInput, Proposal, propose
+from manyarms.campaigns.candidates import CampaignCandidates
+from manyarms.campaigns.eligible import Mask
+from manyarms.campaigns.next_batch import Proposal, propose
 from manyarms.campaigns.pool_file.fingerprints import ProgressCallback
+from manyarms.campaigns.pool_file.parts import Candidates
 from manyarms.campaigns.pool_file.source import Source
 from manyarms.campaigns.resolve_settings import resolve
 from manyarms.campaigns.results_file import (
@@ -37,7 +40,6 @@ from manyarms.campaigns.store.creation import create_campaign, refuse_existing
 from manyarms.campaigns.store.schema import OPEN, TICKETS
 from manyarms.campaigns.store.store import Snapshot, Store, Ticket, now_text
 from manyarms.errors import ResultsFileError, SettingsError
-from manyarms.pool.pool import Pool
 
 _NOT_RECORDED = "not recorded"  # the reason of tickets from before reasons were stored
 _RACES = 3  # attempts to ask without a lock before asking inside the transaction
@@ -70,6 +72,7 @@ class _Order:
     at_most: int | None
     held: Mapping[str, Any]  # the worker and the end of the lease
     deliver: Deliver | None
+    eligible: Mask | None = None
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,7 @@ class _Ready:
     seconds: float
 
 
-class Campaign:
+class Campaign(CampaignCandidates):
     """A search on the user's own table, kept in a database. Use it in a `with` block, or call `close`."""
 
     def __init__(
@@ -96,9 +99,6 @@ class Campaign:
         self.store = Store(campaign)
         self._progress = progress
         self._elsewhere = None if pool is None else Path(pool)
-        self._pool: Pool | None = None
-        self._model_input: ModelInput | None = None
-        self._source: Source | None = None
         try:
             with self.store.reading() as connection:
                 row = self.store.row(connection)
@@ -131,7 +131,7 @@ class Campaign:
         settings = resolve(request, source, pool)
         create_campaign(campaign, settings.to_json(), pool.n_arms)
         made = cls(campaign, progress=progress)
-        made._pool, made._source = pool, settings.source
+        made._pool, made._source = pool, Candidates((settings.source,))
         return made
 
     def close(self) -> None:
@@ -146,44 +146,6 @@ class Campaign:
     ) -> None:
         self.close()
 
-    # ------------------------------------------------------------------ the pool
-
-    @property
-    def source(self) -> Source:
-        """The table of candidates, located and checked to be unchanged."""
-        if self._source is None:
-            self._source = self.settings.source.moved(self._pool_file())
-        return self._source
-
-    def _pool_file(self) -> Path:
-        """The path given to the constructor, the recorded path, or a file next to the campaign."""
-        recorded = self.settings.source.path
-        if self._elsewhere is not None:
-            return self._elsewhere
-        if not recorded.is_file() and self.store.where.file is not None:
-            beside = self.store.where.file.parent / recorded.name
-            return beside if beside.is_file() else recorded
-        return recorded
-
-    @property
-    def pool(self) -> Pool:
-        """The candidates, read at the first use."""
-        if self._pool is None:
-            self._pool = self.source.read(self._progress)
-        return self._pool
-
-    @property
-    def model_input(self) -> ModelInput:
-        """The settings and the prepared pool that every ask needs, made at the first use."""
-        if self._model_input is None:
-            self._model_input = ModelInput.of(self.settings, self.pool)
-        return self._model_input
-
-    @property
-    def id_column(self) -> str:
-        """The name of the id column in batch files and results files."""
-        return self.settings.source.id or "id"
-
     # ------------------------------------------------------------------ asking
 
     def ask(
@@ -194,15 +156,19 @@ class Campaign:
         worker: str | None = None,
         lease_seconds: float | None = None,
         deliver: Deliver | None = None,
+        eligible: str | Mask | None = None,
     ) -> list[Issued]:
         """Hand out the next batch: ended by the stopping rule, limited to `at_most`, or of exactly n.
 
-        `worker` and `lease_seconds` mark the tickets as being measured until the lease expires. `deliver`
-        is called with the batch before it is committed; when it fails, nothing was handed out.
+        `eligible` limits the batch to some candidates, as a condition on the columns such as
+        `"price < 30 and solvent == 'water'"` or as a mask over all candidates. `worker` and `lease_seconds`
+        mark the tickets as being measured until the lease expires. `deliver` is called with the batch before
+        it is committed; when it fails, nothing was handed out.
         """
         self._expire()
         until = None if lease_seconds is None else time.time() + lease_seconds
-        order = _Order(n, at_most, {"worker": worker, "lease_until": until}, deliver)
+        mask = self.eligible(eligible) if isinstance(eligible, str) else eligible
+        order = _Order(n, at_most, {"worker": worker, "lease_until": until}, deliver, mask)
         for _ in range(_RACES):
             with self.store.reading() as connection:
                 seen = self.store.snapshot(connection)
@@ -224,7 +190,8 @@ class Campaign:
 
     def _proposed(self, seen: Snapshot, order: _Order) -> _Ready:
         started = time.perf_counter()
-        proposal = propose(self.model_input, seen, order.n, order.at_most)
+        self._keep_up(seen.n_arms)
+        proposal = propose(self.model_input, seen, order.n, order.at_most, order.eligible)
         arms = proposal.batch.arms.tolist()
         lines = zip(
             proposal.batch.tickets.tolist(), arms, proposal.names, self.source.cells_of(arms),

@@ -32,7 +32,7 @@ def status(campaign: Campaign, model: LearnedModel | None = None) -> dict[str, A
         "created_at": campaign.created_at,
         "goal": settings.goal,
         "pool": {
-            "path": str(settings.source.path), "candidates": settings.source.n_arms,
+            "path": str(settings.source.path), "candidates": seen.n_arms, "excluded": len(seen.excluded),
             "id": settings.source.id, "digest": settings.source.digest,
         },
         "policy": {"name": settings.policy, **settings.options},
@@ -71,6 +71,7 @@ def _assumptions(settings: Settings, model: LearnedModel | None, seen: Snapshot)
 def status_lines(found: dict[str, Any]) -> list[tuple[str, str]]:
     """What `status` returns, as labelled lines of text."""
     pool, tickets, results = found["pool"], found["tickets"], found["results"]
+    left_out = f", {pool['excluded']} of them excluded" if pool["excluded"] else ""
     ids = "the row number" if pool["id"] is None else f"column {pool['id']!r}"
     policy = dict(found["policy"])
     held = f"; {tickets['leased']} of the open ones are held by a run" if tickets["leased"] else ""
@@ -78,7 +79,7 @@ def status_lines(found: dict[str, Any]) -> list[tuple[str, str]]:
         ("campaign", found["campaign"]),
         ("created", found["created_at"]),
         ("goal", found["goal"]),
-        ("pool", f"{pool['path']}: {counted(pool['candidates'], 'candidate')}, identified by {ids}"),
+        ("pool", f"{pool['path']}: {counted(pool['candidates'], 'candidate')}{left_out}, identified by {ids}"),
         ("policy", _options(policy.pop("name"), policy)),
         *(
             model_lines(found["model"])

@@ -55,6 +55,13 @@ Lease = Annotated[
         min=1, help="Seconds after which tickets without a result are forgotten.", show_default="never"
     ),
 ]
+Eligible = Annotated[
+    str | None,
+    typer.Option(help="Condition on the columns, such as \"price < 30 and solvent == 'water'\"."),
+]
+EligibleIds = Annotated[
+    Path | None, typer.Option(help="File with the ids of the candidates to choose from, one per line.")
+]
 Worker = Annotated[str | None, typer.Option(help="Name of whoever measures the batch, stored with it.")]
 
 
@@ -67,6 +74,8 @@ def ask(
     again: Again = False,
     lease: Lease = None,
     worker: Worker = None,
+    eligible: Eligible = None,
+    eligible_ids: EligibleIds = None,
     pool: PoolOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -96,7 +105,10 @@ def ask(
             issued = found.open_tickets()
             deliver(issued)
         else:
-            issued = found.ask(n, at_most=at_most, worker=worker, lease_seconds=lease, deliver=deliver)
+            allowed = found.eligible(eligible, eligible_ids)
+            issued = found.ask(
+                n, at_most=at_most, worker=worker, lease_seconds=lease, deliver=deliver, eligible=allowed
+            )
         if not as_json:
             _show_batch(issued, campaign, found.id_column, out)
 

@@ -19,6 +19,7 @@ from manyarms.campaigns.status import status as campaign_status
 from manyarms.campaigns.status import status_lines
 from manyarms.campaigns.text import counted
 from manyarms.cli.ask import ask
+from manyarms.cli.candidates import add, exclude
 from manyarms.cli.new import new
 from manyarms.cli.output import (
     SHOWN_COLUMNS,
@@ -196,5 +197,5 @@ def report(
 
 def register(app: typer.Typer) -> None:
     """Register these commands in the order in which a campaign uses them."""
-    for command in (new, ask, tell, status, best, history, forget, export, report):
+    for command in (new, ask, tell, status, best, history, forget, add, exclude, export, report):
         app.command(command.__name__)(command)

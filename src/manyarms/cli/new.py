@@ -100,7 +100,7 @@ def new(
     given = {
         "pool": pool, "id": id, "features": _names(features), "categories": _names(categories),
         "smiles": smiles, "bits": bits, "encoding": encoding, "decimal": decimal, "sheet": sheet,
-        "delimiter": "\t" if delimiter in ("tab", "\\t") else delimiter,
+        "delimiter": options.sign(delimiter),
         "goal": None if maximize is None else "maximise" if maximize else "minimise",
         "kernel": kernel, "lengthscale": _numbers(lengthscale), "smoothness": smoothness,
         "noise": _number_or_word(noise), "signal": _number_or_word(signal), "mean": _number_or_word(mean),

@@ -22,6 +22,11 @@ def _option(*names: str, help: str, panel: str, default: Any = False) -> Any:
     return typer.Option(*names, help=help, rich_help_panel=panel, show_default=shown)
 
 
+def sign(delimiter: str | None) -> str | None:
+    """The delimiter meant by the option: `tab` and `\\t` stand for a tab."""
+    return "\t" if delimiter in ("tab", "\\t") else delimiter
+
+
 Config = Annotated[
     Path | None,
     typer.Option(help="TOML file with the same settings. Options on the command line take precedence."),
