@@ -58,7 +58,7 @@ DEFAULTS = {
     "report": {"--html": "(NAME.html, after the campaign's name)", "-k": "20"},
     "run": {
         "--workers": "1",
-        "--batch": "(the policy's stopping rule, at least one per worker)",
+        "--batch": "(no rounds: a free worker never waits)",
         "--trials": "(no limit)",
         "--until": "(no target)",
         "--timeout": "(no limit)",

@@ -160,7 +160,7 @@ class _Condition:
         return result
 
     def _pair(self, left: Any, right: Any, compare: Callable[[Any, Any], Any]) -> Any:
-        """Compare two values. A text beside a number column is read as a date, or as yes or no, if it can be."""
+        """Compare two values. A text beside a column of times or of yes and no is read as one."""
         if not isinstance(left, _Values) or not isinstance(right, _Values):
             raise self._error("only columns, numbers and texts can be compared")
         left, right = self._alike(left, right), self._alike(right, left)

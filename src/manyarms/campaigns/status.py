@@ -71,7 +71,8 @@ def _assumptions(settings: Settings, model: LearnedModel | None, seen: Snapshot)
 def status_lines(found: dict[str, Any]) -> list[tuple[str, str]]:
     """What `status` returns, as labelled lines of text."""
     pool, tickets, results = found["pool"], found["tickets"], found["results"]
-    left_out = f", {pool['excluded']} of them excluded" if pool["excluded"] else ""
+    candidates = counted(pool["candidates"], "candidate")
+    candidates += f", {pool['excluded']} of them excluded" if pool["excluded"] else ""
     ids = "the row number" if pool["id"] is None else f"column {pool['id']!r}"
     policy = dict(found["policy"])
     held = f"; {tickets['leased']} of the open ones are held by a run" if tickets["leased"] else ""
@@ -79,7 +80,7 @@ def status_lines(found: dict[str, Any]) -> list[tuple[str, str]]:
         ("campaign", found["campaign"]),
         ("created", found["created_at"]),
         ("goal", found["goal"]),
-        ("pool", f"{pool['path']}: {counted(pool['candidates'], 'candidate')}{left_out}, identified by {ids}"),
+        ("pool", f"{pool['path']}: {candidates}, identified by {ids}"),
         ("policy", _options(policy.pop("name"), policy)),
         *(
             model_lines(found["model"])

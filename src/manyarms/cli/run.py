@@ -37,8 +37,8 @@ BatchSize = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Number of candidates per round.",
-        show_default="the policy's stopping rule, at least one per worker",
+        help="Work in rounds of this many candidates, each measured completely before the next ask.",
+        show_default="no rounds: a free worker never waits",
     ),
 ]
 Trials = Annotated[
@@ -105,7 +105,7 @@ def run(
         return
     say(
         f"Measured {counted(tally.measured, 'value')}, {counted(tally.failed, 'failure')}, in "
-        f"{counted(tally.rounds, 'round')}. "
+        f"{counted(tally.rounds, 'ask')}. "
         f"Stopped because: {tally.stopped_because}."
     )
     for note in tally.notes:

@@ -1,7 +1,7 @@
 """All candidates of a campaign: its table, and the tables that were added later.
 
-The rows of an added table follow those before it, so the number of an arm never changes. An added table is read
-by the plans of the first one: its columns have the same meaning, or it is refused.
+The rows of an added table follow those before it, so the number of an arm never changes. An added table is
+read by the plans of the first one: its columns have the same meaning, or it is refused.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ def fitting_source(
 ) -> tuple[Source, Pool]:
     """A further table with the columns of the first one, and its candidates.
 
-    Every column must hold what it holds in the first table: no other texts in a category, and no missing cells
-    where there were none, because the model has no features for them.
+    Every column must hold what it holds in the first table: no other texts in a category, and no missing
+    cells where there were none, because the model has no features for them.
     """
     check_file(path)
     if has_columns(path) != has_columns(first.path):
