@@ -33,9 +33,11 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """Import `manyarms.agents` and `manyarms.problems` when they are first used."""
+    """Import `manyarms.agents`, `manyarms.problems` and `Campaign` when they are first used."""
     if name in ("agents", "problems"):
         return import_module(f"manyarms.{name}")
+    if name == "Campaign":
+        return import_module("manyarms.campaigns.python_api").Campaign
     raise AttributeError(f"module 'manyarms' has no attribute {name!r}")
 
 
@@ -56,6 +58,7 @@ __all__ = [
     "Batch",
     "BatchRecord",
     "Best",
+    "Campaign",
     "EpsGreedy",
     "Hamming",
     "History",

@@ -31,7 +31,7 @@ class Killer:
     """Starts commands in a folder and kills them."""
 
     def __init__(self, folder: Path) -> None:
-        paths = {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
+        paths = {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}", "OPENBLAS_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.campaigns.killed"], cwd=folder, env={**os.environ, **paths},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,

@@ -298,6 +298,13 @@ class Campaign(CampaignCandidates):
         store.change_file(connection, earlier, now)
         return earlier["number"], {row for row in told if rows[row].measured}
 
+    def tell_rows(self, rows: Sequence[ReportedResult]) -> ImportSummary:
+        """Record results atomically, by ticket or by id; a row without a value is skipped."""
+        arms, measured = self._arms_of(rows), [replace(row, row=None) for row in rows if row.measured]
+        with self.store.writing() as connection:
+            told = self._write(connection, measured, arms, lenient=False, file=None)
+        return replace(told, unmeasured=len(rows) - len(measured))
+
     def tell(self, outcomes: Sequence[ReportedResult]) -> ImportSummary:
         """Record results of tickets, as `run` does; a second result of a ticket is kept as a replicate."""
         with self.store.writing() as connection:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -96,6 +96,11 @@ def read_results(
             cells[id_column] = _plain_number(cells[id_column])
         rows.append(_parsed_row(f"{file}: line {line}", number, cells, id_column))
     return rows
+
+
+def reported(rows: Iterable[Mapping[str, str]], id_column: str) -> list[ReportedResult]:
+    """Results that are given as rows of text, by a program instead of a file."""
+    return [_parsed_row(f"row {number}", number, row, id_column) for number, row in enumerate(rows)]
 
 
 def _decimal(file: str, cells: Sequence[Sequence[str]]) -> str:
