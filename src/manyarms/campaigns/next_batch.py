@@ -35,6 +35,7 @@ from manyarms.run.optimizer import Optimizer
 from manyarms.run.state import RunState
 from manyarms.run.telling import told
 from manyarms.run.trace import Batch
+from manyarms.support.threads import threads_for
 from manyarms.support.validation import Floats, Ints
 
 BULK = 200  # above this number of new results, the sketch is drawn again
@@ -128,6 +129,11 @@ def values_of(seen: Snapshot) -> list[tuple[int, float]]:
 
 def current(model_input: ModelInput, seen: Snapshot) -> tuple[Optimizer, Units]:
     """The run with every result used, ready to be asked, and the units of its rewards."""
+    with threads_for(model_input.pool.n_arms):
+        return _current(model_input, seen)
+
+
+def _current(model_input: ModelInput, seen: Snapshot) -> tuple[Optimizer, Units]:
     policy, units = model_input.assumed(seen)
     context = model_input.context(policy)
     saved = None if seen.state is None else CompactState.from_bytes(seen.state)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from manyarms.campaigns.pool_file import cache
 from manyarms.campaigns.pool_file.columns import BITS, CATEGORY, ID, NUMBER, SMILES, UNUSED, ColumnPlan
 from manyarms.campaigns.pool_file.files import (
     column_names,
@@ -137,6 +138,17 @@ class Source:
             return Pool(features, None if self.id is None else self._checked_names())
         if not has_columns(self.path):
             return Pool.read(self.path, id=self.id, features=self.features)
+        if not self.columns or is_parquet(self.path) or self.n_arms < cache.SMALL_TABLE:
+            return self._from_cells()
+        meaning = [self.id, self.features, self.categories, self.text_form.plain(), self.plain()["columns"]]
+        places = cache.pool_places(self.path, self.digest, meaning)
+        pool = cache.cached_pool(places, self.n_arms)
+        if pool is None:
+            pool = self._from_cells()
+            cache.keep_pool(places, pool)
+        return pool
+
+    def _from_cells(self) -> Pool:
         with _hints():
             return self._pool(read_cells(self.path, self.text_form, self._roles))
 
