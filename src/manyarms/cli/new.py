@@ -10,7 +10,7 @@ from typing import Any
 
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.pool_file.source import Source
-from manyarms.campaigns.settings import AUTO, read_request
+from manyarms.campaigns.settings import AUTO, Request, read_request
 from manyarms.campaigns.status import status
 from manyarms.campaigns.text import counted
 from manyarms.cli import new_options as options
@@ -109,6 +109,10 @@ def new(
         "repeats": int(repeats) if repeats is not None and repeats.isdecimal() else repeats,
     }  # fmt: skip
     request = read_request(config, {name: value for name, value in given.items() if value is not None})
+    _create(campaign, request, as_json)
+
+
+def _create(campaign: str, request: Request, as_json: bool) -> None:
     show = None if as_json else print_columns
     with (
         bar("fingerprints", quiet=as_json) as progress,

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from manyarms.campaigns.pool_file.cells import TIME_FORMS, is_missing
+from manyarms.campaigns.pool_file.cells import TIME_FORMS, is_blank, is_missing
 from manyarms.pool.text_format import TextFormat
 from manyarms.support.validation import Floats
 
@@ -27,6 +27,7 @@ class CellReader:
 
     def __init__(self, form: TextFormat, as_text: bool = False) -> None:
         self._form, self._as_text = form, as_text
+        self._is_missing = is_missing if form.stripped else is_blank  # older campaigns know empty cells only
         self._numbers, self._codes = array("d"), array("i")
         self.kinds: dict[str, int] = {}  # the different texts and their codes
         self.times: dict[str, array[float]] | None = None  # the forms of a time that fit every text so far
@@ -77,7 +78,7 @@ class CellReader:
     def _add_cell(self, cell: str) -> None:
         code = self.kinds.get(cell)
         if code is None:
-            if is_missing(cell):
+            if self._is_missing(cell):
                 self._put(_NAN, _MISSING)
                 return
             number = None if self._as_text else self._number(cell)

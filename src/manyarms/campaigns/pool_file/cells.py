@@ -28,6 +28,11 @@ def is_missing(cell: str) -> bool:
     return cell.strip().lower() in MISSING
 
 
+def is_blank(cell: str) -> bool:
+    """Whether the cell is empty."""
+    return not cell.strip()
+
+
 def word_for_yes(kinds: set[str]) -> str | None:
     """The word for yes if these texts, in lower case, are one pair of words for yes and no."""
     return next((yes for yes, no in YES_NO if kinds <= {yes, no}), None)
