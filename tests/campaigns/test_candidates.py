@@ -192,7 +192,10 @@ def test_candidates_unlike_the_others_make_the_model_learn_again(tmp_path):
         campaign.ask(1)
         campaign.add(tmp_path / "more.csv")
         assert campaign.model_input.prepared_at == 100
+        assert [each["column"] for each in status(campaign)["model"]["lengthscales"]] == ["x"]
         issued = campaign.ask(10)
+        found = status(campaign)["model"]
+        assert {each["column"] for each in found["lengthscales"]} == {"x", "y"}
     with Campaign(tmp_path / "c.db") as campaign:
         assert status(campaign)["model"]["results"] == 24
         assert len({each.arm for each in issued}) == 10

@@ -11,6 +11,7 @@ from manyarms.campaigns.next_batch import ModelInput
 from manyarms.campaigns.pool_file.fingerprints import ProgressCallback
 from manyarms.campaigns.pool_file.parts import Candidates, fitting_source, joined
 from manyarms.campaigns.pool_file.source import Source
+from manyarms.campaigns.resolve_settings import column_spreads
 from manyarms.campaigns.settings import Settings
 from manyarms.campaigns.store import candidates as stored
 from manyarms.campaigns.store.store import Store, now_text
@@ -70,6 +71,17 @@ class CampaignCandidates:
         """The name of the id column in batch files and results files."""
         return self.settings.source.id or "id"
 
+    def columns_at(self, n_arms: int) -> tuple[tuple[str, float], ...]:
+        """Name and spread of each numeric column of a learned model when there were `n_arms` candidates."""
+        with self.store.reading() as connection:
+            added = stored.columns_after(connection, self.store.id)
+        columns, total = self.settings.columns, self.settings.source.n_arms
+        for more, described in added:
+            total += more
+            if total <= n_arms:
+                columns = tuple((name, spread) for name, spread in json.loads(described))
+        return columns
+
     def _keep_up(self, n_arms: int) -> None:
         """Read the tables again if another process has added candidates."""
         if self._source is not None and n_arms != self._source.n_arms:
@@ -89,14 +101,19 @@ class CampaignCandidates:
         if self.id_column == "id" and before.id is None and source.digest in {p.digest for p in before.parts}:
             raise TableError(f"{path}: the candidates of this file are already in the campaign")
         try:
-            joined([pool, more])
+            larger = joined([pool, more])
         except InvalidIdError as problem:
             raise type(problem)(f"{path}: {problem}") from None
+        prepared = ModelInput.of(self.settings, larger, [*before.starts[1:], larger.n_arms]).prepared
+        columns = column_spreads(prepared, before.first.blocks(larger.names or []))
+        table = {
+            "source": json.dumps(source.plain()), "n_arms": more.n_arms, "columns": json.dumps(columns),
+            "added_at": now_text(),
+        }  # fmt: skip
         with self.store.writing() as connection:
             if self.store.row(connection)["n_arms"] != before.n_arms:
                 raise CampaignError(f"{self.store.where}: candidates were added meanwhile: try again")
-            described, total = json.dumps(source.plain()), before.n_arms + more.n_arms
-            stored.add_table(connection, self.store.id, described, more.n_arms, total, now_text())
+            stored.add_table(connection, self.store.id, table, larger.n_arms)
         self._source = self._pool = self._model_input = None
         return more.n_arms
 

@@ -56,7 +56,7 @@ def resolve(request: Request, source: Source, pool: Pool) -> Settings:
         repeats=repeats_setting(request.repeats),
         max_failures=count("max_failures", request.max_failures) if request.max_failures else None,
         storage=storage, assumptions=(*assumptions, *more),
-        columns=_columns(prepared, source.blocks(pool.names or [])),
+        columns=column_spreads(prepared, source.blocks(pool.names or [])),
     )  # fmt: skip
     policy = settings.build_policy(None if settings.learned else NOISE_SHARE)
     Optimizer(pool, policy, **settings.run_settings(), prepared=prepared)
@@ -94,7 +94,7 @@ def _given_kernel(request: Request, source: Source, pool: Pool) -> tuple[dict[st
     return describe(kernel), assumptions
 
 
-def _columns(prepared: Prepared | None, names: Sequence[str]) -> tuple[tuple[str, float], ...]:
+def column_spreads(prepared: Prepared | None, names: Sequence[str]) -> tuple[tuple[str, float], ...]:
     """The name and spread of each column, for reading length-scales; a constant column has spread 0."""
     family = None if prepared is None else prepared.families[0]
     if not isinstance(family, StationaryFamily):

@@ -24,8 +24,10 @@ def status(campaign: Campaign, model: LearnedModel | None = None) -> dict[str, A
     """
     settings, results, asked = campaign.settings, history(campaign), batches(campaign)
     counts, seen = ticket_counts(campaign), snapshot(campaign)
+    n_arms = seen.n_arms
     if model is None and seen.state is not None:
-        model = CompactState.from_bytes(seen.state).model
+        saved = CompactState.from_bytes(seen.state)
+        model, n_arms = saved.model, saved.n_arms
     rewards = [(arm, settings.sign * value) for arm, value in values_of(seen)]
     return {
         "campaign": str(campaign.store.where),
@@ -37,7 +39,7 @@ def status(campaign: Campaign, model: LearnedModel | None = None) -> dict[str, A
         },
         "policy": {"name": settings.policy, **settings.options},
         "kernel": settings.kernel or AUTO,
-        "model": None if model is None else model_facts(model, settings.columns, rewards),
+        "model": None if model is None else model_facts(model, campaign.columns_at(n_arms), rewards),
         "seed": settings.seed,
         "budget": settings.budget,
         "budget_left": budget_left(settings.budget, counts),

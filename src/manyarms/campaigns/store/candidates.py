@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select, text, update
 
@@ -37,13 +38,16 @@ def additions(connection: Connection, campaign: int) -> list[str]:
     return list(connection.execute(found).scalars())
 
 
-def add_table(
-    connection: Connection, campaign: int, source: str, n_arms: int, total: int, moment: str
-) -> None:
-    """Store a table with `n_arms` candidates, after which the campaign has `total`."""
+def columns_after(connection: Connection, campaign: int) -> list[tuple[int, str]]:
+    """The number of candidates of each added table, and the columns of the model after it, as JSON."""
+    found = select(ADDITIONS.c.n_arms, ADDITIONS.c["columns"]).where(ADDITIONS.c.campaign == campaign)
+    return [(row[0], row[1]) for row in connection.execute(found.order_by(ADDITIONS.c.number))]
+
+
+def add_table(connection: Connection, campaign: int, table: Mapping[str, Any], total: int) -> None:
+    """Store a table (the columns of its row), after which the campaign has `total` candidates."""
     number = 1 + len(additions(connection, campaign))
-    row = {"campaign": campaign, "number": number, "source": source, "n_arms": n_arms, "added_at": moment}
-    connection.execute(insert(ADDITIONS).values(row))
+    connection.execute(insert(ADDITIONS).values(campaign=campaign, number=number, **table))
     _resize(connection, campaign, total)
 
 

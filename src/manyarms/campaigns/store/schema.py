@@ -167,6 +167,7 @@ ADDITIONS = Table(  # tables of candidates that were added to a campaign
     Column("number", Integer, primary_key=True),  # from 1
     Column("source", Text, nullable=False),  # JSON, like the source in the settings
     Column("n_arms", Integer, CheckConstraint("n_arms > 0"), nullable=False),
+    Column("columns", Text, nullable=False),  # JSON, the `columns` of the settings after this addition
     Column("added_at", String(32), nullable=False),
 )
 
