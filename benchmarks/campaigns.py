@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import io
+import resource
+import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -84,4 +87,44 @@ def million(smoke: bool) -> list[Row]:
     return rows
 
 
-BENCHMARKS = [million]
+def small_rounds(smoke: bool) -> list[Row]:
+    """CPU seconds of a round of two trials on a CSV file with 20 000 rows.
+
+    In `manyarms run` one process does all rounds. With `ask` and `tell` every round starts two processes, and
+    most of their time goes into importing libraries.
+    """
+    from manyarms.campaigns.campaign import Campaign
+    from manyarms.campaigns.settings import Request
+
+    n_arms, rounds = (500, 3) if smoke else (20_000, 20)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        features, target = generated(n_arms)
+        header = ",".join(["id", *(f"x{i}" for i in range(features.shape[1]))])
+        rows = (f"c{i}," + ",".join(f"{x:.6f}" for x in row) for i, row in enumerate(features.tolist()))
+        (folder / "pool.csv").write_text("\n".join([header, *rows]))
+
+        def measured(campaign: Campaign, n: int) -> None:
+            rows = "".join(f"{each.ticket},{target[each.arm]}\n" for each in campaign.ask(n))
+            campaign.tell_bytes(f"ticket,value\n{rows}".encode(), "results.csv")
+
+        with Campaign.new(folder / "c.db", Request(pool=str(folder / "pool.csv"), id="id")) as campaign:
+            measured(campaign, 30)
+            started = time.process_time()
+            for _ in range(rounds):
+                measured(campaign, 2)
+            inside = (time.process_time() - started) / rounds
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        python, place = (sys.executable, "-m", "manyarms"), str(folder / "c.db")
+        batch = folder / "batch.csv"
+        subprocess.run(
+            [*python, "ask", place, "-n", "2", "--out", str(batch)], check=True, capture_output=True
+        )
+        subprocess.run([*python, "tell", place, str(batch)], check=True, capture_output=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        apart = after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime
+    label = f"{n_arms} × 8 CSV, a round of two trials, CPU"
+    return [at_most(f"{label}, in one process", inside, 0.5, "s"), Row(f"{label}, ask and tell", apart, "s")]
+
+
+BENCHMARKS = [million, small_rounds]

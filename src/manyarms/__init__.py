@@ -36,9 +36,11 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """Import `manyarms.agents`, `manyarms.problems` and `Certificate` when they are first used."""
+    """Import agents, problems, `Campaign` and `Certificate` when they are first used."""
     if name in ("agents", "problems"):
         return import_module(f"manyarms.{name}")
+    if name == "Campaign":
+        return import_module("manyarms.campaigns.python_api").Campaign
     if name == "Certificate":
         return import_module("manyarms.run.certificate").Certificate
     raise AttributeError(f"module 'manyarms' has no attribute {name!r}")
@@ -61,6 +63,7 @@ __all__ = [
     "Batch",
     "BatchRecord",
     "Best",
+    "Campaign",
     "Certificate",
     "EpsGreedy",
     "Hamming",

@@ -31,7 +31,7 @@ class Killer:
     """Starts commands in a folder and kills them."""
 
     def __init__(self, folder: Path) -> None:
-        paths = {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
+        paths = {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}", "OPENBLAS_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.campaigns.killed"], cwd=folder, env={**os.environ, **paths},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
@@ -80,7 +80,7 @@ def check_sound(campaign: Campaign) -> int:
 def test_a_run_killed_again_and_again_is_the_uninterrupted_one(tmp_path, kill, changes, enough):
     """Each start goes a little further; in the end every batch, value and prediction agrees."""
     rng = random.Random(1)
-    run = ("run", "--python", "measure:hill", "--workers", "2")
+    run = ("run", "--python", "measure:hill", "--workers", "2", "--batch", "5")
     made(tmp_path, "whole.db", budget=BUDGET, **changes).close()
     assert kill(*run, "whole.db") == 0
     with Campaign(tmp_path / "whole.db") as campaign:

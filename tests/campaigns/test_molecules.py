@@ -8,6 +8,7 @@ import pytest
 import manyarms as ma
 from manyarms import errors
 from manyarms.campaigns.campaign import Campaign
+from manyarms.campaigns.pool_file import cache
 from manyarms.campaigns.pool_file import fingerprints as module
 from manyarms.campaigns.pool_file.source import Source
 from manyarms.campaigns.settings import Request
@@ -73,8 +74,8 @@ def test_a_folder_that_cannot_be_written_to_uses_the_user_s_cache(pool, tmp_path
             raise errors.OutputError("read-only")
         return replacing(path, mode)
 
-    replacing = module.replacing
-    monkeypatch.setattr(module, "replacing", refuse)
+    replacing = cache.replacing
+    monkeypatch.setattr(cache, "replacing", refuse)
     Source(pool, "code", smiles="smiles").read()
     assert len(list((tmp_path / "cache" / "manyarms").iterdir())) == 1
 

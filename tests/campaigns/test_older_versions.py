@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from manyarms.campaigns.campaign import Campaign
+from manyarms.campaigns.pool_file.source import Source
 from manyarms.campaigns.queries import best, history
 from manyarms.campaigns.store.schema import STEPS
 from tests.campaigns.support import cli, step, write_pool
@@ -62,6 +63,14 @@ def test_a_campaign_of_version_2_goes_on(tmp_path: Path, name: str) -> None:
     connection = sqlite3.connect(tmp_path / "c.db")
     assert connection.execute("SELECT version FROM manyarms_schema").fetchone() == (len(STEPS),)
     connection.close()
+
+
+def test_a_category_of_an_earlier_version_keeps_its_texts(tmp_path: Path) -> None:
+    """Campaigns without stored column plans know empty cells only, so `none` stays a text of its own."""
+    path = tmp_path / "pool.csv"
+    path.write_text("name,x,c\n" + "".join(f"a{i},{i},{('none', 'zinc', 'NA')[i % 3]}\n" for i in range(9)))
+    pool = Source(path, "name", ("x",), ("c",)).read()
+    assert pool.names == ["x", "c = NA", "c = none", "c = zinc"]
 
 
 def test_a_damaged_state_of_version_2_is_named_in_one_line(tmp_path: Path) -> None:

@@ -48,18 +48,61 @@ def told(campaign: Campaign):
     return sorted((each.ticket, each.id, each.value) for each in history(campaign))
 
 
-def test_the_number_of_workers_fills_rounds_and_their_speed_changes_nothing(tmp_path):
+@pytest.mark.parametrize("plan", [RunPlan(workers=3, batch=4), RunPlan()], ids=["rounds", "one worker"])
+def test_the_speed_of_workers_changes_nothing_in_rounds_and_for_one_worker(tmp_path, plan):
     write_pool(tmp_path)
     for name, seconds in (("a.db", 0.0), ("b.db", 0.01)):
         with made(tmp_path, name, budget=30) as campaign:
-            tally = run(
-                campaign, lambda s=seconds: Bench(seconds=s * len(threading.enumerate())), RunPlan(workers=3)
-            )
+            tally = run(campaign, lambda s=seconds: Bench(seconds=s * len(threading.enumerate())), plan)
             assert (tally.measured, tally.stopped_because) == (30, "budget spent")
-            assert batches(campaign)[0]["size"] == 1
-            assert batches(campaign)[1]["size"] == 2  # company for the first arm
     with Campaign(tmp_path / "a.db") as one, Campaign(tmp_path / "b.db") as other:
         assert told(one) == told(other)
+
+
+def test_no_worker_waits_for_a_slow_trial_and_the_same_events_give_the_same_candidates(tmp_path):
+    """Ticket 1 goes on until 36 other trials have ended. A worker that waited for it would never end them."""
+    done, enough, lock = [], threading.Event(), threading.Lock()
+
+    class Uneven(Bench):
+        def measure(self, job, timeout):
+            if job.ticket == 1:
+                assert enough.wait(60), f"the others waited for ticket 1 after {len(done)} trials"
+            value = super().measure(job, timeout)
+            with lock:
+                done.append(job.ticket)
+                if len(done) == 36:
+                    enough.set()
+            return value
+
+    write_pool(tmp_path)
+    events = []
+    with made(tmp_path, budget=40) as campaign:
+        ask, tell = campaign.ask, campaign.tell
+
+        def logged_ask(n=None, **options):
+            issued = ask(n, **options)
+            events.append(("ask", n, options.get("at_most"), [each.arm for each in issued]))
+            return issued
+
+        def logged_tell(outcomes):
+            counts = status(campaign)["tickets"]
+            assert counts["open"] >= 4 or counts["open"] + counts["told"] == 40, "a worker has nothing to do"
+            events.append(("tell", [(each.ticket, each.value) for each in outcomes]))
+            return tell(outcomes)
+
+        campaign.ask, campaign.tell = logged_ask, logged_tell
+        tally = run(campaign, Uneven, RunPlan(workers=4))
+        assert (tally.measured, tally.stopped_because) == (40, "budget spent")
+        assert done.index(1) >= 36
+        assert [batches(campaign)[i]["size"] for i in (0, 1)] == [1, 3]  # the first arm, and three beside it
+    with made(tmp_path, "replay.db", budget=40) as campaign:
+        for kind, *event in events:
+            if kind == "ask":
+                n, at_most, arms = event
+                assert [each.arm for each in campaign.ask(n, at_most=at_most)] == arms
+            else:
+                rows = "".join(f"{ticket},{value!r}\n" for ticket, value in event[0])
+                campaign.tell_bytes(f"ticket,value\n{rows}".encode(), "r.csv")
 
 
 def test_stops_after_so_many_trials_at_a_target_or_when_nothing_is_left(tmp_path):

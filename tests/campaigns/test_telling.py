@@ -107,7 +107,7 @@ def test_a_told_ticket_keeps_its_value(campaign):
     ("text", "words"),
     [
         ("", "empty"),
-        ("ticket,result\n0,1\n", "no column 'value'"),
+        ("ticket,outcome\n0,1\n", "no column 'value'"),
         ("number,value\n0,1\n", "no column 'ticket' or 'name'"),
         ("ticket,value,value\n0,1,1\n", "more than once"),
         ("ticket,value\n0,high\n", r"line 2.*'high' is not a number"),

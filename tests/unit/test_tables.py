@@ -81,13 +81,14 @@ def test_quoted_commas_and_newlines_belong_to_the_cell(write: Any) -> None:
         ("name,a,b\nx,1,-inf\n", "column 'b': '-inf' is not a finite number"),
         ("name,a,b\nx,1,1e999\n", "column 'b': '1e999' is not a finite number"),
         ("name,a,b\nx,1,1_000\n", "column 'b': '1_000' is not a number"),
-        ('name,a,b\nx,1,"1,5"\n', "column 'b': '1,5' is not a number"),
+        ('name,a,b\nx,1.5,"1,5"\n', "column 'b': '1,5' is not a number"),
+        ('name,a,b\nx,1,"1,500"\n', "'1,500' is ambiguous, a decimal comma or thousands"),
         ("name,a,b\nx,1,2\n\ny,1\n", r"row 1 \(line 4\) has 2 cells, the header has 3"),
         ("name,a,b\nx,1,2,3\n", r"row 0 \(line 2\) has 4 cells, the header has 3"),
         ('name,a,b\nx,1,"2\n', "not a readable text table"),
         ("name,a,b\n,1,2\n", r"row 0 \(line 2\), column 'name': the id is empty"),
         (b"name,a,b\n\xff\xfe,1,2\n", "not a readable text table"),
-        ("\ufeff".encode("utf-16-le") + TEXT.encode("utf-16-le"), "not a readable text table"),
+        (b"name,a,b\n\0\0\0,1,2\n", "not a readable text table"),
         (f"name,a,b\nx,1,{'y' * 10**5}\n", "is not a number"),
         (f"name,a,b\nx,1,{'y' * 10**6}\n", "not a readable text table"),
     ],
@@ -131,8 +132,9 @@ def test_text_under_the_name_of_a_gz_is_refused(tmp_path: Path) -> None:
     refused(path, "not a readable text table", id="name")
 
 
-def test_a_first_line_without_names_is_not_called_an_empty_file(write: Any) -> None:
-    refused(write("p.csv", "\n" + TEXT), "the first line is empty")
+def test_empty_lines_before_the_header_are_skipped(write: Any) -> None:
+    assert Pool.read(write("p.csv", "\n\n" + TEXT), id="name").features.tolist() == VALUES
+    refused(write("p.csv", "\n\n"), "the file is empty")
 
 
 def test_errors_about_ids_name_the_file(write: Any) -> None:
@@ -158,7 +160,7 @@ def test_a_directory_is_no_file(tmp_path: Path) -> None:
     refused(tmp_path / "p.csv", "a directory, not a file")
 
 
-@pytest.mark.parametrize("name", ["p", "p.txt", "p.xlsx", "p.gz", "p.zip", ".csv"])
+@pytest.mark.parametrize("name", ["p", "p.ods", "p.xls", "p.gz", "p.zip", ".csv"])
 def test_an_unknown_ending_is_named_with_the_known_ones(write: Any, name: str) -> None:
     refused(write(name, TEXT), r"known extensions are \.csv")
 

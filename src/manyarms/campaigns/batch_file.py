@@ -8,6 +8,7 @@ from typing import IO, Any
 
 from manyarms.campaigns.campaign import Issued
 from manyarms.campaigns.pool_file.files import flush_to_disk
+from manyarms.pool.excel import write_sheet
 
 _RESERVED = ("ticket", "predicted_mean", "predicted_sd", "reason", "value")
 
@@ -33,11 +34,16 @@ def batch_lines(issued: Sequence[Issued], id_column: str) -> list[dict[str, Any]
     ]
 
 
-def write_batch(stream: IO[str], issued: Sequence[Issued], id_column: str, delimiter: str = ",") -> None:
-    """Write the header and the rows, and flush them to disk."""
+def write_batch(
+    stream: IO[Any], issued: Sequence[Issued], id_column: str, delimiter: str | None = ","
+) -> None:
+    """Write the header and the rows, and flush them to disk; without a delimiter, as an Excel file."""
     lines = batch_lines(issued, id_column)
     header = list(lines[0]) if lines else ["ticket", id_column, *_RESERVED[1:]]
-    writer = csv.DictWriter(stream, header, delimiter=delimiter)
-    writer.writeheader()
-    writer.writerows(lines)
+    if delimiter is None:
+        write_sheet(stream, header, (list(line.values()) for line in lines))
+    else:
+        writer = csv.DictWriter(stream, header, delimiter=delimiter)
+        writer.writeheader()
+        writer.writerows(lines)
     flush_to_disk(stream)

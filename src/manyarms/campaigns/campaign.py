@@ -18,8 +18,11 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from manyarms.campaigns.next_batch import ModelInput, Proposal, propose
+from manyarms.campaigns.candidates import CampaignCandidates
+from manyarms.campaigns.eligible import Mask
+from manyarms.campaigns.next_batch import Proposal, propose
 from manyarms.campaigns.pool_file.fingerprints import ProgressCallback
+from manyarms.campaigns.pool_file.parts import Candidates
 from manyarms.campaigns.pool_file.source import Source
 from manyarms.campaigns.resolve_settings import resolve
 from manyarms.campaigns.results_file import (
@@ -37,7 +40,6 @@ from manyarms.campaigns.store.creation import create_campaign, refuse_existing
 from manyarms.campaigns.store.schema import OPEN, TICKETS
 from manyarms.campaigns.store.store import Snapshot, Store, Ticket, now_text
 from manyarms.errors import ResultsFileError, SettingsError
-from manyarms.pool.pool import Pool
 from manyarms.support.validation import non_negative
 
 _NOT_RECORDED = "not recorded"  # the reason of tickets from before reasons were stored
@@ -72,6 +74,7 @@ class _Order:
     until_gap: float | None
     held: Mapping[str, Any]  # the worker and the end of the lease
     deliver: Deliver | None
+    eligible: Mask | None = None
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ class _Ready:
     seconds: float
 
 
-class Campaign:
+class Campaign(CampaignCandidates):
     """A search on the user's own table, kept in a database. Use it in a `with` block, or call `close`."""
 
     def __init__(
@@ -98,9 +101,6 @@ class Campaign:
         self.store = Store(campaign)
         self._progress = progress
         self._elsewhere = None if pool is None else Path(pool)
-        self._pool: Pool | None = None
-        self._model_input: ModelInput | None = None
-        self._source: Source | None = None
         try:
             with self.store.reading() as connection:
                 row = self.store.row(connection)
@@ -112,19 +112,28 @@ class Campaign:
 
     @classmethod
     def new(
-        cls, campaign: str | Path, request: Request, progress: ProgressCallback | None = None
+        cls,
+        campaign: str | Path,
+        request: Request,
+        progress: ProgressCallback | None = None,
+        on_understood: Callable[[Source], None] | None = None,
     ) -> Campaign:
-        """Create a campaign: read the pool, resolve the settings and store them. No file is overwritten."""
+        """Create a campaign: read the pool, resolve the settings and store them. No file is overwritten.
+
+        `on_understood` is called with what every column of the table is used as, before anything else.
+        """
         if (request.id or "id") in RESERVED:
             raise SettingsError(
                 f"the id column cannot be called {request.id!r}: that name is reserved in results files"
             )
         refuse_existing(campaign)
-        pool = request.source().read(progress)
-        settings = resolve(request, pool)
+        source, pool = request.source().understood(request.form(), progress)
+        if on_understood is not None:
+            on_understood(source)
+        settings = resolve(request, source, pool)
         create_campaign(campaign, settings.to_json(), pool.n_arms)
         made = cls(campaign, progress=progress)
-        made._pool, made._source = pool, settings.source
+        made._pool, made._source = pool, Candidates((settings.source,))
         return made
 
     def close(self) -> None:
@@ -139,44 +148,6 @@ class Campaign:
     ) -> None:
         self.close()
 
-    # ------------------------------------------------------------------ the pool
-
-    @property
-    def source(self) -> Source:
-        """The table of candidates, located and checked to be unchanged."""
-        if self._source is None:
-            self._source = self.settings.source.moved(self._pool_file())
-        return self._source
-
-    def _pool_file(self) -> Path:
-        """The path given to the constructor, the recorded path, or a file next to the campaign."""
-        recorded = self.settings.source.path
-        if self._elsewhere is not None:
-            return self._elsewhere
-        if not recorded.is_file() and self.store.where.file is not None:
-            beside = self.store.where.file.parent / recorded.name
-            return beside if beside.is_file() else recorded
-        return recorded
-
-    @property
-    def pool(self) -> Pool:
-        """The candidates, read at the first use."""
-        if self._pool is None:
-            self._pool = self.source.read(self._progress)
-        return self._pool
-
-    @property
-    def model_input(self) -> ModelInput:
-        """The settings and the prepared pool that every ask needs, made at the first use."""
-        if self._model_input is None:
-            self._model_input = ModelInput.of(self.settings, self.pool)
-        return self._model_input
-
-    @property
-    def id_column(self) -> str:
-        """The name of the id column in batch files and results files."""
-        return self.settings.source.id or "id"
-
     # ------------------------------------------------------------------ asking
 
     def ask(
@@ -188,17 +159,21 @@ class Campaign:
         lease_seconds: float | None = None,
         until_gap: float | None = None,
         deliver: Deliver | None = None,
+        eligible: str | Mask | None = None,
     ) -> list[Issued]:
         """Hand out the next batch: ended by the stopping rule, limited to `at_most`, or of exactly n.
 
-        `worker` and `lease_seconds` mark the tickets as being measured until the lease expires. `deliver`
-        is called with the batch before it is committed; when it fails, nothing was handed out. If the gap of
-        the certificate is at most `until_gap`, `GapReachedError` is raised and nothing is handed out.
+        `eligible` limits the batch to some candidates, as a condition on the columns such as
+        `"price < 30 and solvent == 'water'"` or as a mask over all candidates. `worker` and `lease_seconds`
+        mark the tickets as being measured until the lease expires. `deliver` is called with the batch before
+        it is committed; when it fails, nothing was handed out. If the gap of the certificate is at most
+        `until_gap`, `GapReachedError` is raised and nothing is handed out.
         """
         self._expire()
         until = None if lease_seconds is None else time.time() + lease_seconds
+        mask = self.eligible(eligible) if isinstance(eligible, str) else eligible
         gap = None if until_gap is None else non_negative("until_gap", until_gap)
-        order = _Order(n, at_most, gap, {"worker": worker, "lease_until": until}, deliver)
+        order = _Order(n, at_most, gap, {"worker": worker, "lease_until": until}, deliver, mask)
         for _ in range(_RACES):
             with self.store.reading() as connection:
                 seen = self.store.snapshot(connection)
@@ -220,10 +195,11 @@ class Campaign:
 
     def _proposed(self, seen: Snapshot, order: _Order) -> _Ready:
         started = time.perf_counter()
-        proposal = propose(self.model_input, seen, order.n, order.at_most, order.until_gap)
+        self._keep_up(seen.n_arms)
+        proposal = propose(self.model_input, seen, order.n, order.at_most, order.until_gap, order.eligible)
         arms = proposal.batch.arms.tolist()
         lines = zip(
-            proposal.batch.tickets.tolist(), arms, proposal.names, self.source.columns(arms),
+            proposal.batch.tickets.tolist(), arms, proposal.names, self.source.cells_of(arms),
             proposal.predictions, proposal.batch.why, strict=True,
         )  # fmt: skip
         number = proposal.facts["number"]
@@ -269,7 +245,7 @@ class Campaign:
 
     def reissued(self, tickets: Sequence[Ticket]) -> list[Issued]:
         """Tickets that were handed out earlier, with the user's columns."""
-        columns = self.source.columns([each.arm for each in tickets])
+        columns = self.source.cells_of([each.arm for each in tickets])
         return [
             Issued(
                 ticket=t.ticket,
@@ -298,7 +274,9 @@ class Campaign:
 
     def tell_bytes(self, data: bytes, name: str) -> ImportSummary:
         """Import the contents of a results file; `name` appears in error messages."""
-        rows = read_results(data, name, self.id_column, self.settings.source.id is None)
+        source = self.settings.source
+        own = [plan.name for plan in source.columns]
+        rows = read_results(data, name, self.id_column, source.id is None, own)
         arms = self._arms_of(rows)
         with self.store.writing() as connection:
             number, before = self._known_file(connection, rows, len(data))
@@ -324,6 +302,13 @@ class Campaign:
         told, earlier = max(fitting, key=lambda each: len(each[0]))
         store.change_file(connection, earlier, now)
         return earlier["number"], {row for row in told if rows[row].measured}
+
+    def tell_rows(self, rows: Sequence[ReportedResult]) -> ImportSummary:
+        """Record results atomically, by ticket or by id; a row without a value is skipped."""
+        arms, measured = self._arms_of(rows), [replace(row, row=None) for row in rows if row.measured]
+        with self.store.writing() as connection:
+            told = self._write(connection, measured, arms, lenient=False, file=None)
+        return replace(told, unmeasured=len(rows) - len(measured))
 
     def tell(self, outcomes: Sequence[ReportedResult]) -> ImportSummary:
         """Record results of tickets, as `run` does; a second result of a ticket is kept as a replicate."""

@@ -1,4 +1,4 @@
-"""Write the history of a campaign to a CSV, TSV or Parquet file."""
+"""Write the history of a campaign to a CSV, TSV, Excel or Parquet file."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 from manyarms.campaigns.campaign import Campaign
-from manyarms.campaigns.pool_file.files import is_parquet, is_text_table, replacing
+from manyarms.campaigns.pool_file.files import is_parquet, replacing
 from manyarms.campaigns.queries import HistoryRow, history
 from manyarms.errors import MissingExtraError, OutputError
+from manyarms.pool.excel import is_workbook, write_sheet
+from manyarms.pool.text_format import is_text_table
 
 
 def export(campaign: Campaign, path: Path) -> int:
@@ -18,6 +20,9 @@ def export(campaign: Campaign, path: Path) -> int:
     names = [each.name for each in fields(HistoryRow)]
     if is_parquet(path):
         _export_parquet(path, names, rows)
+    elif is_workbook(path):
+        with replacing(path, "wb") as stream:
+            write_sheet(stream, names, (list(asdict(each).values()) for each in rows))
     elif is_text_table(path) and path.suffix.lower() != ".gz":
         with replacing(path) as stream:
             writer = csv.writer(stream, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
@@ -26,7 +31,9 @@ def export(campaign: Campaign, path: Path) -> int:
                 ["" if cell is None else cell for cell in asdict(each).values()] for each in rows
             )
     else:
-        raise OutputError(f"{path}: unknown file format; the supported endings are .csv, .tsv and .parquet")
+        raise OutputError(
+            f"{path}: unknown file format; the supported endings are .csv, .tsv, .xlsx and .parquet"
+        )
     return len(rows)
 
 

@@ -13,6 +13,7 @@ passed over once, on the resulting sketch. That pass costs O(A·m²), so the ske
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,16 +24,19 @@ from manyarms.campaigns.certify import certificate_in_units, check_gap
 from manyarms.campaigns.resolve_settings import prepared_for
 from manyarms.campaigns.settings import Settings
 from manyarms.campaigns.store.store import Snapshot, StoredResult
+from manyarms.errors import InvalidParameterError
 from manyarms.learning import Prepared
+from manyarms.learning.prepared_pool import takes
 from manyarms.policies import Policy, Sparse
 from manyarms.pool.pool import Pool
 from manyarms.run.compact_state import CompactState
 from manyarms.run.context import RunContext
-from manyarms.run.feedback import with_feedback, with_oversampling
+from manyarms.run.feedback import relearned, with_feedback, with_oversampling
 from manyarms.run.optimizer import Optimizer
 from manyarms.run.state import RunState
 from manyarms.run.telling import told
 from manyarms.run.trace import Batch
+from manyarms.support.threads import threads_for
 from manyarms.support.validation import Floats, Ints
 
 BULK = 200  # above this number of new results, the sketch is drawn again
@@ -76,14 +80,30 @@ class ModelInput:
     settings: Settings
     pool: Pool
     prepared: Prepared | None = None
+    prepared_at: int = 0  # the number of arms when the features were last prepared from scratch
 
     @classmethod
-    def of(cls, settings: Settings, pool: Pool) -> ModelInput:
-        """Prepare the pool of a campaign."""
+    def of(cls, settings: Settings, pool: Pool, sizes: Sequence[int] = ()) -> ModelInput:
+        """Prepare the pool of a campaign. `sizes` are its numbers of arms after each table was added.
+
+        Added arms are encoded like those before them, so that the model stays valid. If they cannot be, all
+        arms are prepared again, and the next ask learns the model again.
+        """
         if not settings.learned:
             return cls(settings, pool)
-        prepared = prepared_for(settings.source, pool)
-        return cls(settings, prepared.pool, prepared)
+        first, *larger = [pool if size == pool.n_arms else pool.first(size) for size in sizes] or [pool]
+        prepared, prepared_at = prepared_for(settings.source, first), first.n_arms
+        for grown in larger:
+            more = prepared.encode(grown.features[first.n_arms :])
+            accepted = all(takes(family.kernel(family.typical), more) for family in prepared.families)
+            if prepared.suits(more) and accepted:
+                ids = grown.ids[first.n_arms :] if grown.has_ids else None
+                encoded = grown if prepared.pool is first else prepared.pool.extended(more, ids)
+                prepared = prepared.extended(encoded)
+            else:
+                prepared, prepared_at = prepared_for(settings.source, grown), grown.n_arms
+            first = grown
+        return cls(settings, prepared.pool, prepared, prepared_at)
 
     def only(self, arms: Ints) -> ModelInput:
         """The same with these candidates only."""
@@ -110,24 +130,50 @@ def values_of(seen: Snapshot) -> list[tuple[int, float]]:
 
 def current(model_input: ModelInput, seen: Snapshot) -> tuple[Optimizer, Units]:
     """The run with every result used, ready to be asked, and the units of its rewards."""
+    with threads_for(model_input.pool.n_arms):
+        return _current(model_input, seen)
+
+
+def _current(model_input: ModelInput, seen: Snapshot) -> tuple[Optimizer, Units]:
     policy, units = model_input.assumed(seen)
     context = model_input.context(policy)
     saved = None if seen.state is None else CompactState.from_bytes(seen.state)
+    again = saved is not None and saved.n_arms < model_input.prepared_at
+    if saved is not None and saved.n_arms < model_input.pool.n_arms:
+        saved = saved.expanded(np.arange(saved.n_arms), model_input.pool.n_arms)
     if saved is not None and not model_input.settings.learned:
         saved = _rescaled(saved, units, [each for each in seen.results if each.sequence <= seen.folded])
     if not seen.results or _made_for_the_pool(policy):
-        state = RunState.initial(context) if saved is None else saved.on(context)
+        state = _restored(context, saved, again)
         return Optimizer.of(context, with_feedback(context, _told(context, state, units, seen))), units
     arms = np.unique([each.arm for each in seen.results])
     if saved is not None:
         saved, arms = saved.restricted(arms)
     few = model_input.only(arms).context(policy)
-    state = RunState.initial(few) if saved is None else saved.on(few)
+    state = _restored(few, saved, again)
     state = with_feedback(few, _told(few, state, units, _among(seen, arms)))
     few, state = _thinned(few, state, most_inducing(model_input.pool.n_arms), len(_fresh(seen)))
     learned = CompactState.of(few, state).expanded(arms, model_input.pool.n_arms)
     context = replace(context, policy=few.policy)
     return Optimizer.of(context, learned.on(context)), units
+
+
+def _restored(context: RunContext, saved: CompactState | None, again: bool) -> RunState:
+    """The saved run; with `again`, under a model learned anew, because its features were prepared again."""
+    if saved is None or not again:
+        return RunState.initial(context) if saved is None else saved.on(context)
+    initial = RunState.initial(context)
+    belief = relearned(context, initial.belief, saved.history) if len(saved.history) else initial.belief
+    return replace(
+        initial,
+        belief=belief,
+        history=saved.history,
+        tickets=saved.tickets,
+        design=saved.design,
+        n_unasked=saved.n_unasked,
+        n_batches=saved.n_batches,
+        n_feedbacks=saved.n_feedbacks + 1,
+    )
 
 
 def _made_for_the_pool(policy: Policy) -> bool:
@@ -170,6 +216,7 @@ def propose(
     n: int | None,
     at_most: int | None,
     until_gap: float | None = None,
+    eligible: Any = None,
 ) -> Proposal:
     """The next batch: ended by the stopping rule, limited to `at_most`, or of exactly n candidates.
 
@@ -179,7 +226,7 @@ def propose(
     certificate = certificate_in_units(run, units, model_input.settings)
     if until_gap is not None:
         check_gap(certificate, until_gap)
-    batch = run.ask(n, at_most=at_most)
+    batch = run.ask(n, at_most=at_most, eligible=_allowed(run.pool.n_arms, eligible, seen.excluded))
     record = run.trace[-1]
     facts = {
         "number": seen.batches + 1, "size": len(batch), "ended_because": batch.ended_because,
@@ -189,6 +236,17 @@ def propose(
     names = [str(id) for id in batch.ids]
     saved = replace(run.compact(), certificate=certificate)
     return Proposal(batch, names, _predictions(run, units, batch.arms), facts, saved.to_bytes())
+
+
+def _allowed(n_arms: int, eligible: Any, excluded: Sequence[int]) -> Any:
+    """The mask of the candidates that may be chosen; None if all of them may."""
+    if eligible is None and not excluded:
+        return None
+    mask = np.ones(n_arms, dtype=bool) if eligible is None else np.array(eligible, dtype=bool)
+    if mask.shape != (n_arms,):
+        raise InvalidParameterError("eligible", mask.shape, f"a mask over all {n_arms} candidates")
+    mask[list(excluded)] = False
+    return mask
 
 
 def _predictions(run: Optimizer, units: Units, arms: Ints) -> list[Prediction]:

@@ -127,7 +127,7 @@ def top_rows(
     arms = np.arange(campaign.pool.n_arms) if everywhere else run.history.arms
     top = arms[np.argsort(-mean[arms], kind="stable")[:k]].tolist()
     values = grouped((each.arm, each.value) for each in seen.results)
-    columns = campaign.source.columns(top)
+    columns = campaign.source.cells_of(top)
     return [
         TopRow(
             rank=rank,

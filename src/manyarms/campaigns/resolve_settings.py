@@ -33,12 +33,12 @@ GOALS = ("maximise", "minimise")
 DEFAULT_SMOOTHNESS = 2.5  # ν of a Matérn kernel
 
 
-def resolve(request: Request, pool: Pool) -> Settings:
-    """The settings for this request on this pool; any invalid setting raises an error here."""
+def resolve(request: Request, source: Source, pool: Pool) -> Settings:
+    """The settings for this request on this table; any invalid setting raises an error here."""
     goal = request.goal.replace("ize", "ise")
     if goal not in GOALS:
         raise InvalidParameterError("goal", request.goal, "'maximise' or 'minimise'")
-    source = request.source().described(pool)
+    source = source.described(pool)
     prepared = _prepared(request, source, pool)
     kernel, assumptions = (
         (None, list(prepared.assumptions)) if prepared else _given_kernel(request, source, pool)
@@ -56,7 +56,7 @@ def resolve(request: Request, pool: Pool) -> Settings:
         repeats=repeats_setting(request.repeats),
         max_failures=count("max_failures", request.max_failures) if request.max_failures else None,
         storage=storage, assumptions=(*assumptions, *more),
-        columns=_columns(prepared, source.blocks(pool.names or [])),
+        columns=column_spreads(prepared, source.blocks(pool.names or [])),
     )  # fmt: skip
     policy = settings.build_policy(None if settings.learned else NOISE_SHARE)
     Optimizer(pool, policy, **settings.run_settings(), prepared=prepared)
@@ -94,7 +94,7 @@ def _given_kernel(request: Request, source: Source, pool: Pool) -> tuple[dict[st
     return describe(kernel), assumptions
 
 
-def _columns(prepared: Prepared | None, names: Sequence[str]) -> tuple[tuple[str, float], ...]:
+def column_spreads(prepared: Prepared | None, names: Sequence[str]) -> tuple[tuple[str, float], ...]:
     """The name and spread of each column, for reading length-scales; a constant column has spread 0."""
     family = None if prepared is None else prepared.families[0]
     if not isinstance(family, StationaryFamily):

@@ -16,18 +16,18 @@ value has changed is a different file.
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from manyarms.campaigns.result_rows import result_rows
 from manyarms.campaigns.store.schema import FAILED, FORGOTTEN, OPEN, TOLD
 from manyarms.campaigns.store.store import Ticket
-from manyarms.errors import ResultsFileError, shown
+from manyarms.errors import ResultsFileError, TableError, shown
+from manyarms.pool.text_format import decimal_sign
 
 LARGEST_VALUE = 1e100  # the squares of larger values could overflow when they are summed
 RESERVED = ("ticket", "value", "failed")
@@ -77,40 +77,58 @@ class ResultsPlan:
 # ------------------------------------------------------------------ reading a file
 
 
-def read_results(data: bytes, file: str, id_column: str, row_numbers: bool = False) -> list[ReportedResult]:
-    """Parse a CSV file, or a TSV file if its name ends in .tsv. With `row_numbers`, the id 07 means row 7."""
-    try:
-        text = data.decode("utf-8-sig")
-        lines = csv.reader(
-            io.StringIO(text, newline=""), delimiter="\t" if file.endswith(".tsv") else ",", strict=True
-        )
-        numbered = [(lines.line_num, row) for row in lines if row]
-    except (UnicodeDecodeError, csv.Error) as problem:
-        raise ResultsFileError(f"{file}: not a readable CSV or TSV file: {problem}") from None
-    if not numbered:
-        raise ResultsFileError(f"{file}: the file is empty")
-    header = [name.strip() for name in numbered[0][1]]
-    _check_header(file, header, id_column)
+def read_results(
+    data: bytes, file: str, id_column: str, row_numbers: bool = False, own: Collection[str] = ()
+) -> list[ReportedResult]:
+    """Parse a text table, or an Excel file if its name ends in .xlsx. With `row_numbers`, 07 means row 7.
+
+    `own` are the columns of the table of candidates, none of which is taken for the values by its name.
+    """
+    header, numbered = result_rows(data, file)
+    value_column = _value_column(file, header, id_column, own)
+    place = header.index(value_column)
+    decimal = _decimal(file, [(row[place],) for _, row in numbered])
     rows: list[ReportedResult] = []
-    for number, (line, row) in enumerate(numbered[1:]):
-        where = f"{file}: line {line}"
-        if len(row) != len(header):
-            raise ResultsFileError(f"{where} has {len(row)} cells, the header has {len(header)}")
+    for number, (line, row) in enumerate(numbered):
         cells = dict(zip(header, row, strict=True))
+        cells["value"] = cells[value_column].replace(",", ".") if decimal == "," else cells[value_column]
         if row_numbers and id_column in cells:
             cells[id_column] = _plain_number(cells[id_column])
-        rows.append(_parsed_row(where, number, cells, id_column))
+        rows.append(_parsed_row(f"{file}: line {line}", number, cells, id_column))
     return rows
 
 
-def _check_header(file: str, header: list[str], id_column: str) -> None:
+def reported(rows: Iterable[Mapping[str, str]], id_column: str) -> list[ReportedResult]:
+    """Results that are given as rows of text, by a program instead of a file."""
+    return [_parsed_row(f"row {number}", number, row, id_column) for number, row in enumerate(rows)]
+
+
+def _decimal(file: str, cells: Sequence[Sequence[str]]) -> str:
+    try:
+        return decimal_sign(cells, file)
+    except TableError:
+        first = next(cell for (cell,) in cells if "," in cell)
+        raise ResultsFileError(
+            f"{file}: the value {shown(first)} is ambiguous, a decimal comma or thousands: use a point"
+        ) from None
+
+
+def _value_column(file: str, header: list[str], id_column: str, own: Collection[str]) -> str:
+    """The column of the values: `value`, or the only column called so in other letters, or `result`."""
     if "ticket" not in header and id_column not in header:
         raise ResultsFileError(f"{file}: no column 'ticket' or {id_column!r}; the file has {shown(header)}")
-    if "value" not in header:
-        raise ResultsFileError(f"{file}: no column 'value'; the file has {shown(header)}")
     for name in (*RESERVED, id_column):
         if header.count(name) > 1:
             raise ResultsFileError(f"{file}: column {name!r} appears more than once")
+    if "value" in header:
+        return "value"
+    for word in ("value", "result"):
+        found = [name for name in header if name.lower() == word and name not in own and name != id_column]
+        if len(found) > 1:
+            raise ResultsFileError(f"{file}: the values may be in {' or '.join(map(repr, found))}: keep one")
+        if found:
+            return found[0]
+    raise ResultsFileError(f"{file}: no column 'value'; the file has {shown(header)}")
 
 
 def _parsed_row(where: str, number: int, cells: Mapping[str, str], id_column: str) -> ReportedResult:

@@ -20,6 +20,7 @@ from manyarms.kernels.describe import from_description
 AUTO = "auto"
 _ABSTRACT = ("Policy", "Sparse")
 _TEXTS = ("pool", "id", "smiles", "bits", "goal", "kernel", "policy", "storage")
+_FORM = ("delimiter", "encoding", "decimal", "sheet")
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,14 @@ class Request:
     repeats: str | int = "forbid"
     max_failures: int | None = 1  # 0 or None: failing candidates are never excluded
     storage: str = AUTO
+    delimiter: str | None = None  # of a text table; None: found
+    encoding: str | None = None
+    decimal: str | None = None
+    sheet: str | None = None  # of a workbook
+
+    def form(self) -> dict[str, str | None]:
+        """What the user said about the format of the table."""
+        return {name: getattr(self, name) for name in _FORM}
 
     def source(self) -> Source:
         """The table of candidates that this request describes."""
@@ -74,7 +83,7 @@ def read_request(path: Path | None, given: Mapping[str, Any]) -> Request:
     wanted |= given
     if "pool" not in wanted:
         raise SettingsError("the table of candidates is missing: use --pool FILE")
-    for name in _TEXTS:
+    for name in (*_TEXTS, *_FORM):
         if not isinstance(wanted.get(name, ""), str):
             raise SettingsError(f"{name} must be text, got {shown(wanted[name])}")
     if not isinstance(wanted.get("options", {}), dict):

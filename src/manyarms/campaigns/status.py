@@ -27,21 +27,24 @@ def status(
     """
     settings, results, asked = campaign.settings, history(campaign), batches(campaign)
     counts, seen = ticket_counts(campaign), snapshot(campaign)
+    n_arms = seen.n_arms
     if seen.state is not None and (model is None or certificate is None):
         saved = CompactState.from_bytes(seen.state)
-        model, certificate = model or saved.model, certificate or saved.certificate
+        if model is None:
+            model, n_arms = saved.model, saved.n_arms
+        certificate = certificate or saved.certificate
     rewards = [(arm, settings.sign * value) for arm, value in values_of(seen)]
     return {
         "campaign": str(campaign.store.where),
         "created_at": campaign.created_at,
         "goal": settings.goal,
         "pool": {
-            "path": str(settings.source.path), "candidates": settings.source.n_arms,
+            "path": str(settings.source.path), "candidates": seen.n_arms, "excluded": len(seen.excluded),
             "id": settings.source.id, "digest": settings.source.digest,
         },
         "policy": {"name": settings.policy, **settings.options},
         "kernel": settings.kernel or AUTO,
-        "model": None if model is None else model_facts(model, settings.columns, rewards),
+        "model": None if model is None else model_facts(model, campaign.columns_at(n_arms), rewards),
         "seed": settings.seed,
         "budget": settings.budget,
         "budget_left": budget_left(settings.budget, counts),
@@ -76,6 +79,8 @@ def _assumptions(settings: Settings, model: LearnedModel | None, seen: Snapshot)
 def status_lines(found: dict[str, Any]) -> list[tuple[str, str]]:
     """What `status` returns, as labelled lines of text."""
     pool, tickets, results = found["pool"], found["tickets"], found["results"]
+    candidates = counted(pool["candidates"], "candidate")
+    candidates += f", {pool['excluded']} of them excluded" if pool["excluded"] else ""
     ids = "the row number" if pool["id"] is None else f"column {pool['id']!r}"
     policy = dict(found["policy"])
     held = f"; {tickets['leased']} of the open ones are held by a run" if tickets["leased"] else ""
@@ -83,7 +88,7 @@ def status_lines(found: dict[str, Any]) -> list[tuple[str, str]]:
         ("campaign", found["campaign"]),
         ("created", found["created_at"]),
         ("goal", found["goal"]),
-        ("pool", f"{pool['path']}: {counted(pool['candidates'], 'candidate')}, identified by {ids}"),
+        ("pool", f"{pool['path']}: {candidates}, identified by {ids}"),
         ("policy", _options(policy.pop("name"), policy)),
         *(
             model_lines(found["model"])

@@ -27,6 +27,7 @@ from manyarms.cli.output import (
     say,
 )
 from manyarms.cli.progress import bar
+from manyarms.pool.excel import is_workbook
 
 Size = Annotated[
     int | None,
@@ -44,7 +45,7 @@ AtMost = Annotated[
 ]
 Out = Annotated[
     Path | None,
-    typer.Option(help="Write the batch to a CSV or TSV file to fill in; - writes to standard output."),
+    typer.Option(help="Write the batch to a CSV, TSV or Excel file to fill in; - writes to standard output."),
 ]
 Again = Annotated[
     bool, typer.Option("--again", help="Show the open tickets again without asking for new ones.")
@@ -54,6 +55,13 @@ Lease = Annotated[
     typer.Option(
         min=1, help="Seconds after which tickets without a result are forgotten.", show_default="never"
     ),
+]
+Eligible = Annotated[
+    str | None,
+    typer.Option(help="Condition on the columns, such as \"price < 30 and solvent == 'water'\"."),
+]
+EligibleIds = Annotated[
+    Path | None, typer.Option(help="File with the ids of the candidates to choose from, one per line.")
 ]
 Worker = Annotated[str | None, typer.Option(help="Name of whoever measures the batch, stored with it.")]
 
@@ -68,6 +76,8 @@ def ask(
     lease: Lease = None,
     worker: Worker = None,
     until_gap: UntilGapOption = None,
+    eligible: Eligible = None,
+    eligible_ids: EligibleIds = None,
     pool: PoolOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -84,7 +94,8 @@ def ask(
     ):
 
         def deliver(issued: list[Issued]) -> None:
-            delimiter = "\t" if out is not None and out.suffix == ".tsv" else ","
+            delimiter: str | None = "\t" if out is not None and out.suffix == ".tsv" else ","
+            delimiter = None if out is not None and is_workbook(out) else delimiter
             with _opened(out) as stream:
                 if stream is not None:
                     write_batch(stream, issued, found.id_column, delimiter)
@@ -96,8 +107,15 @@ def ask(
             issued = found.open_tickets()
             deliver(issued)
         else:
+            allowed = found.eligible(eligible, eligible_ids)
             issued = found.ask(
-                n, at_most=at_most, worker=worker, lease_seconds=lease, until_gap=until_gap, deliver=deliver
+                n,
+                at_most=at_most,
+                worker=worker,
+                lease_seconds=lease,
+                until_gap=until_gap,
+                deliver=deliver,
+                eligible=allowed,
             )
         if not as_json:
             _show_batch(issued, campaign, found.id_column, out)
@@ -106,7 +124,7 @@ def ask(
 def _opened(out: Path | None) -> Any:
     if out is None:
         return nullcontext(None)
-    return nullcontext(sys.stdout) if str(out) == "-" else replacing(out)
+    return nullcontext(sys.stdout) if str(out) == "-" else replacing(out, "wb" if is_workbook(out) else "w")
 
 
 def _show_batch(issued: list[Issued], campaign: str, id_column: str, out: Path | None) -> None:

@@ -19,6 +19,7 @@ from manyarms.campaigns.status import status as campaign_status
 from manyarms.campaigns.status import status_lines
 from manyarms.campaigns.text import counted
 from manyarms.cli.ask import ask
+from manyarms.cli.candidates import add, exclude
 from manyarms.cli.new import new
 from manyarms.cli.output import (
     SHOWN_COLUMNS,
@@ -40,8 +41,8 @@ def tell(
         Path,
         typer.Argument(
             metavar="RESULTS",
-            help="CSV or TSV file with a column 'value', a column 'ticket' or the id column (or both), and "
-            "optionally a column 'failed'; - reads standard input.",
+            help="CSV, TSV or Excel file with a column 'value', a column 'ticket' or the id column (or "
+            "both), and optionally a column 'failed'; - reads standard input.",
         ),
     ],
     pool: PoolOption = None,
@@ -164,7 +165,7 @@ def forget(
 def export(
     campaign: CampaignArgument,
     out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="Output file with the ending .csv, .tsv or .parquet.")
+        Path, typer.Argument(metavar="OUT", help="Output file with the ending .csv, .tsv, .xlsx or .parquet.")
     ],
     as_json: JsonOption = False,
 ) -> None:
@@ -207,5 +208,5 @@ def report(
 
 def register(app: typer.Typer) -> None:
     """Register these commands in the order in which a campaign uses them."""
-    for command in (new, ask, tell, status, best, history, forget, export, report):
+    for command in (new, ask, tell, status, best, history, forget, add, exclude, export, report):
         app.command(command.__name__)(command)

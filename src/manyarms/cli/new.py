@@ -5,16 +5,21 @@ from __future__ import annotations
 import csv
 import json
 import shlex
+from collections import Counter
 from typing import Any
 
 from manyarms.campaigns.campaign import Campaign
-from manyarms.campaigns.settings import AUTO, read_request
+from manyarms.campaigns.pool_file.source import Source
+from manyarms.campaigns.settings import AUTO, Request, read_request
 from manyarms.campaigns.status import status
 from manyarms.campaigns.text import counted
 from manyarms.cli import new_options as options
-from manyarms.cli.output import CampaignArgument, JsonOption, guarded, print_json, say
+from manyarms.cli.output import CampaignArgument, JsonOption, guarded, print_json, print_table, say
 from manyarms.cli.progress import bar
 from manyarms.errors import SettingsError
+from manyarms.pool.excel import is_workbook
+
+_SHOWN = 40  # columns of the table that are described one by one
 
 
 def _names(given: list[str] | None) -> tuple[str, ...] | None:
@@ -70,6 +75,10 @@ def new(
     categories: options.Categories = None,
     smiles: options.Smiles = None,
     bits: options.Bits = None,
+    delimiter: options.Delimiter = None,
+    encoding: options.Encoding = None,
+    decimal: options.Decimal = None,
+    sheet: options.Sheet = None,
     maximize: options.Maximize = None,
     kernel: options.KernelName = None,
     lengthscale: options.Lengthscale = None,
@@ -90,7 +99,8 @@ def new(
     """Create a campaign on a table of candidates."""
     given = {
         "pool": pool, "id": id, "features": _names(features), "categories": _names(categories),
-        "smiles": smiles, "bits": bits,
+        "smiles": smiles, "bits": bits, "encoding": encoding, "decimal": decimal, "sheet": sheet,
+        "delimiter": options.sign(delimiter),
         "goal": None if maximize is None else "maximise" if maximize else "minimise",
         "kernel": kernel, "lengthscale": _numbers(lengthscale), "smoothness": smoothness,
         "noise": _number_or_word(noise), "signal": _number_or_word(signal), "mean": _number_or_word(mean),
@@ -99,12 +109,33 @@ def new(
         "repeats": int(repeats) if repeats is not None and repeats.isdecimal() else repeats,
     }  # fmt: skip
     request = read_request(config, {name: value for name, value in given.items() if value is not None})
-    with bar("fingerprints", quiet=as_json) as progress, Campaign.new(campaign, request, progress) as made:
-        found = status(made)
+    _create(campaign, request, as_json)
+
+
+def _create(campaign: str, request: Request, as_json: bool) -> None:
+    show = None if as_json else print_columns
+    with (
+        bar("fingerprints", quiet=as_json) as progress,
+        Campaign.new(campaign, request, progress, show) as made,
+    ):
+        found, columns = status(made), made.settings.source.columns
     if as_json:
-        print_json(found)
+        print_json({**found, "columns": [{"name": c.name, "role": c.role, "note": c.note} for c in columns]})
     else:
         _print_summary(campaign, found)
+
+
+def print_columns(source: Source) -> None:
+    """Print what every column of the table is used as."""
+    if not source.columns:
+        return
+    form = "" if source.form is None or is_workbook(source.path) else f", {source.form}"
+    say(f"Table {source.path.name}{form}:")
+    rows = [[column.name, column.role, column.note] for column in source.columns[:_SHOWN]]
+    print_table(["column", "used as", "what was found"], rows)
+    rest = Counter(column.role for column in source.columns[_SHOWN:])
+    if rest:
+        say("Further columns: " + ", ".join(f"{number} used as {role}" for role, number in rest.items()))
 
 
 def _print_summary(campaign: str, found: dict[str, Any]) -> None:

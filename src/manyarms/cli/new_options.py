@@ -22,6 +22,11 @@ def _option(*names: str, help: str, panel: str, default: Any = False) -> Any:
     return typer.Option(*names, help=help, rich_help_panel=panel, show_default=shown)
 
 
+def sign(delimiter: str | None) -> str | None:
+    """The delimiter meant by the option: `tab` and `\\t` stand for a tab."""
+    return "\t" if delimiter in ("tab", "\\t") else delimiter
+
+
 Config = Annotated[
     Path | None,
     typer.Option(help="TOML file with the same settings. Options on the command line take precedence."),
@@ -29,7 +34,9 @@ Config = Annotated[
 
 Pool = Annotated[
     str | None,
-    _option("--pool", panel=_TABLE, help="File with one candidate per row: CSV, TSV, Parquet, npy or npz."),
+    _option(
+        "--pool", panel=_TABLE, help="File with one candidate per row: CSV, TSV, Excel, Parquet, npy or npz."
+    ),
 ]
 Id = Annotated[
     str | None,
@@ -37,11 +44,12 @@ Id = Annotated[
 ]
 Features = Annotated[
     list[str] | None,
-    _option("--features", panel=_TABLE, help="Numeric columns, separated by commas.", default="all others"),
-]
+    _option("--features", panel=_TABLE, default="all usable columns",
+            help="Columns of numbers, dates or yes and no, separated by commas."),
+]  # fmt: skip
 Categories = Annotated[
     list[str] | None,
-    _option("--categories", panel=_TABLE, default="none",
+    _option("--categories", panel=_TABLE, default="columns with few different texts",
             help="Categorical columns (at most 100 different texts each), separated by commas."),
 ]  # fmt: skip
 Smiles = Annotated[
@@ -53,6 +61,24 @@ Bits = Annotated[
     _option("--bits", panel=_TABLE,
             help="Column of bit strings such as 01101, all of one length, used instead of features."),
 ]  # fmt: skip
+Delimiter = Annotated[
+    str | None,
+    _option("--delimiter", panel=_TABLE, help="Sign between the cells of a text table; 'tab' for tabs.",
+            default="found"),
+]  # fmt: skip
+Encoding = Annotated[
+    str | None,
+    _option("--encoding", panel=_TABLE, help="Encoding of a text table, such as cp1250.", default="found"),
+]
+Decimal = Annotated[
+    str | None,
+    _option("--decimal", panel=_TABLE, help="Decimal sign of a text table: a point or a comma.",
+            default="found"),
+]  # fmt: skip
+Sheet = Annotated[
+    str | None,
+    _option("--sheet", panel=_TABLE, help="Sheet of an Excel file.", default="the only one"),
+]
 Maximize = Annotated[
     bool | None,
     _option("--maximize/--minimize", panel=_TABLE, help="Whether larger or smaller values are better.",

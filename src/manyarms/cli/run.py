@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from manyarms.campaigns.campaign import Campaign
-from manyarms.campaigns.pool_file.files import column_names
 from manyarms.campaigns.text import counted
 from manyarms.campaigns.workers.command_trials import CommandTemplate, CommandTrial, Trial
 from manyarms.campaigns.workers.python_trials import PythonTrial
@@ -46,8 +45,8 @@ BatchSize = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Number of candidates per round.",
-        show_default="the policy's stopping rule, at least one per worker",
+        help="Work in rounds of this many candidates, each measured completely before the next ask.",
+        show_default="no rounds: a free worker never waits",
     ),
 ]
 Trials = Annotated[
@@ -116,7 +115,7 @@ def run(
         return
     say(
         f"Measured {counted(tally.measured, 'value')}, {counted(tally.failed, 'failure')}, in "
-        f"{counted(tally.rounds, 'round')}. "
+        f"{counted(tally.rounds, 'ask')}. "
         f"Stopped because: {tally.stopped_because}."
     )
     for note in tally.notes:
@@ -136,7 +135,7 @@ def _maker(campaign: Campaign, command: str | None, python: str | None) -> Calla
     """The factory of one `Trial` per worker; an unusable command or function is an error before any ask."""
     source, id_column = campaign.source, campaign.id_column
     if command is not None:
-        template = CommandTemplate(command, column_names(source.path), source.id)
+        template = CommandTemplate(command, source.column_names(), source.id)
         return lambda: CommandTrial(template, id_column)
     assert python is not None
     function, numeric = python, source.feature_columns()

@@ -24,7 +24,6 @@ from manyarms.errors import (
 )
 from manyarms.pool.arrays import as_features, as_objects, row_blocks
 from manyarms.pool.frames import from_frame, is_frame
-from manyarms.pool.tables import read_table
 from manyarms.support.validation import Ints, arm_index, arm_indices, count, inexact_integer, is_missing
 
 DEFAULT_MAX_MEMORY = 512 * 2**20
@@ -70,9 +69,15 @@ class Pool:
         features: Sequence[str] | str | None = None,
         *,
         max_memory: int = DEFAULT_MAX_MEMORY,
+        **form: str | None,
     ) -> Pool:
-        """A pool from a CSV, TSV, Parquet, npy or npz file; see `manyarms.pool.tables.read_table`."""
-        table = read_table(path, id=id, features=features)
+        """A pool from a text table, an Excel, Parquet, npy or npz file.
+
+        `form` may hold the delimiter, encoding, decimal and sheet; see `manyarms.pool.tables.read_table`.
+        """
+        from manyarms.pool.tables import read_table
+
+        table = read_table(path, id=id, features=features, **form)
         try:
             return cls(table.features, table.ids, names=table.names, max_memory=max_memory)
         except (InvalidFeaturesError, EmptyPoolError) as problem:

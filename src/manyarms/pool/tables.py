@@ -1,24 +1,32 @@
-"""Read a pool's columns from CSV, Parquet, npy and npz files, with errors that name row and column."""
+"""Read a pool's columns from text tables, Excel, Parquet and array files; errors name row and column."""
 
 from __future__ import annotations
 
-import csv
-import gzip
 import math
 import zipfile
-import zlib
 from array import array
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from manyarms.errors import InvalidFeaturesError, MissingExtraError, TableError, TextColumnError, shown
 from manyarms.pool.arrays import joined_columns
+from manyarms.pool.excel import is_workbook, sheet_blocks
+from manyarms.pool.text_format import (
+    TEXT_TABLES,
+    TextFormat,
+    extension,
+    find_format,
+    is_text_table,
+    line_of,
+    text_blocks,
+)
+
+KNOWN = (*TEXT_TABLES, *(f"{each}.gz" for each in TEXT_TABLES), ".xlsx", ".parquet", ".npy", ".npz")
 
 
 @dataclass(frozen=True)
@@ -30,12 +38,23 @@ class Table:
     names: list[str] | None
 
 
-def read_table(path: str | Path, id: str | None = None, features: Sequence[str] | str | None = None) -> Table:
-    """Read a file in the format of its extension: .csv, .csv.gz, .tsv, .tsv.gz, .parquet, .npy or .npz.
+def read_table(
+    path: str | Path,
+    id: str | None = None,
+    features: Sequence[str] | str | None = None,
+    *,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    decimal: str | None = None,
+    sheet: str | None = None,
+) -> Table:
+    """Read a file in the format of its extension.
 
-    In a table `id` names the id column and `features` the feature columns (default: all others). In an npz
-    file they name arrays (default: `features`, or the only array in the file). An npy file holds the features
-    and is memory-mapped.
+    These are .csv, .tsv and .txt, also with .gz, .xlsx, .parquet, .npy and .npz. In a table `id` names the id
+    column and `features` the feature columns (default: all others). In an npz file they name arrays (default:
+    `features`, or the only array in the file). An npy file holds the features and is memory-mapped. The
+    delimiter, the encoding and the decimal sign of a text table are found unless they are given, and `sheet`
+    names the sheet of a workbook with several.
     """
     try:
         path = Path(path)
@@ -44,24 +63,47 @@ def read_table(path: str | Path, id: str | None = None, features: Sequence[str] 
         raise TableError(
             f"a path and a list of column names are needed, got {path!r}, {features!r}"
         ) from None
-    try:
-        if not path.is_file():
-            raise TableError(f"{path}: {'a directory, not a file' if path.is_dir() else 'no such file'}")
-    except OSError as problem:  # a name longer than the file system allows
-        raise TableError(f"{shown(str(path))}: {problem.strerror}") from None
-    extensions = [extension.lower() for extension in path.suffixes]
-    kind = "".join(extensions[-2:]) if extensions[-1:] == [".gz"] else "".join(extensions[-1:])
-    if kind in (".csv", ".tsv", ".csv.gz", ".tsv.gz"):
-        return _read_csv(path, id, wanted, "\t" if kind.startswith(".tsv") else ",")
+    check_file(path)
+    kind = extension(path)
+    if is_text_table(path) or is_workbook(path):
+        form = row_format(path, delimiter, encoding, decimal, sheet)
+        return _read_rows(path, id, wanted, form)
     if kind in (".parquet", ".pq"):
         return _read_parquet(path, id, wanted)
     if kind == ".npy":
         return _read_npy(path, id, wanted)
     if kind == ".npz":
         return _read_npz(path, id, wanted)
-    raise TableError(
-        f"{path}: unknown format; known extensions are .csv, .csv.gz, .tsv, .tsv.gz, .parquet, .npy, .npz"
-    )
+    raise TableError(f"{path}: unknown format; known extensions are {', '.join(KNOWN)}")
+
+
+def check_file(path: Path) -> None:
+    """Raise an error if there is no file at this path."""
+    try:
+        if not path.is_file():
+            raise TableError(f"{path}: {'a directory, not a file' if path.is_dir() else 'no such file'}")
+    except OSError as problem:  # a name longer than the file system allows
+        raise TableError(f"{shown(str(path))}: {problem.strerror}") from None
+
+
+def row_format(
+    path: Path, delimiter: str | None, encoding: str | None, decimal: str | None, sheet: str | None
+) -> TextFormat:
+    """The format of a text table or a workbook; what is None is found."""
+    if not is_workbook(path):
+        return find_format(path, delimiter, encoding, decimal)
+    return TextFormat(decimal=decimal or ".", stripped=True, sheet=sheet or "")
+
+
+def table_blocks(path: Path, form: TextFormat) -> Iterator[list[list[str]]]:
+    """The header of a text table or a workbook as a block of its own, then its rows in blocks."""
+    return sheet_blocks(path, form.sheet or None, str(path)) if is_workbook(path) else text_blocks(path, form)
+
+
+def place_of(path: Path, form: TextFormat, row: int) -> str:
+    """File, row and line, for an error message about a cell."""
+    line = "" if is_workbook(path) else f" (line {line_of(path, form, row)})"
+    return f"{path}: row {row}{line}"
 
 
 def _columns(path: Path, present: list[str], id: str | None, features: list[str] | None) -> list[str]:
@@ -81,69 +123,49 @@ def _columns(path: Path, present: list[str], id: str | None, features: list[str]
     return wanted
 
 
-def _read_csv(path: Path, id: str | None, features: list[str] | None, delimiter: str) -> Table:
-    def opened() -> AbstractContextManager[IO[str]]:
-        if path.suffix.lower() == ".gz":
-            return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-        return open(path, encoding="utf-8-sig", newline="")
-
-    values = array("d")
+def _read_rows(path: Path, id: str | None, features: list[str] | None, form: TextFormat) -> Table:
+    blocks = table_blocks(path, form)
+    header = next(blocks)[0]
+    names = _columns(path, header, id, features)
+    columns = [array("d") for _ in names]
     ids: list[str] = []
-    n_rows = 0
-    try:
-        with opened() as stream:
-            rows = csv.reader(stream, delimiter=delimiter, strict=True)
-            header = next(rows, None)
-            if not header:
-                raise TableError(
-                    f"{path}: {'the file is empty' if header is None else 'the first line is empty'}"
-                )
-            names = _columns(path, header, id, features)
-            positions = [header.index(name) for name in names]
-            id_position = header.index(id) if id is not None else -1
-            for row in rows:
-                if not row:
-                    continue
-                where = f"{path}: row {n_rows} (line {rows.line_num})"
-                if len(row) != len(header):
-                    raise TableError(f"{where} has {len(row)} cells, the header has {len(header)}")
-                values.extend(_numbers(where, row, positions, names))
-                if id_position >= 0:
-                    if not row[id_position]:
-                        raise TableError(f"{where}, column {id!r}: the id is empty")
-                    ids.append(row[id_position])
-                n_rows += 1
-    except (UnicodeDecodeError, csv.Error, zlib.error, EOFError, OSError) as problem:
-        raise TableError(f"{path}: not a readable text table: {problem}") from None
-    if not n_rows:
+    for block in blocks:
+        n_rows, cells = len(columns[0]), list(zip(*block, strict=True))
+        for name, column in zip(names, columns, strict=True):
+            numbers = form.numbers(cells[header.index(name)])
+            if numbers is None:
+                numbers = _checked_numbers(path, form, name, cells[header.index(name)], n_rows)
+            column.extend(numbers)
+        if id is not None:
+            named = cells[header.index(id)]
+            if not all(named):
+                row = n_rows + named.index("")
+                raise TableError(f"{place_of(path, form, row)}, column {id!r}: the id is empty")
+            ids += named
+    if not columns[0]:
         raise TableError(f"{path}: the file has a header but no rows")
-    return Table(np.array(values).reshape(n_rows, len(names)), ids if id is not None else None, names)
+    return Table(np.column_stack([*map(np.asarray, columns)]), ids if id is not None else None, names)
 
 
-def _numbers(where: str, row: list[str], positions: list[int], names: list[str]) -> list[float]:
-    try:
-        numbers = [float(row[position]) for position in positions]
-    except ValueError:
-        numbers = [math.nan]
-    if all(map(math.isfinite, numbers)) and not any("_" in row[position] for position in positions):
-        return numbers
-    name, (kind, problem) = next(
-        (name, found)
-        for position, name in zip(positions, names, strict=True)
-        if (found := _problem(row[position])) is not None
-    )
-    raise kind(f"{where}, column {name!r}: {problem}")
+def _checked_numbers(
+    path: Path, form: TextFormat, name: str, cells: Sequence[str], first: int
+) -> list[float]:
+    """The numbers in the cells; the first cell that holds no finite number raises an error."""
+    for row, cell in enumerate(cells, start=first):
+        found = _problem(cell, form)
+        if found is not None:
+            kind, problem = found
+            raise kind(f"{place_of(path, form, row)}, column {name!r}: {problem}")
+    return [form.number(cell) for cell in cells]
 
 
-def _problem(cell: str) -> tuple[type[TableError], str] | None:
+def _problem(cell: str, form: TextFormat) -> tuple[type[TableError], str] | None:
     """The error for a cell that cannot be a feature, and its message; None for a valid cell."""
     if not cell.strip():
         return TableError, "the cell is empty"
     try:
-        finite = math.isfinite(float(cell))
+        finite = math.isfinite(form.number(cell))
     except ValueError:
-        return TextColumnError, f"{shown(cell)} is not a number"
-    if "_" in cell:  # Python reads 1_000 as a number, but in a table it is more likely a name
         return TextColumnError, f"{shown(cell)} is not a number"
     return None if finite else (TableError, f"{shown(cell)} is not a finite number")
 

@@ -79,7 +79,7 @@ class CampaignStoreContract:
     def test_a_new_campaign_is_empty(self) -> None:
         """A new campaign has no batches, no results and no state."""
         with self._stores() as (store,):
-            assert _snapshot(store) == Snapshot(0, 0, None, 0, (), ())
+            assert _snapshot(store) == Snapshot(0, 0, None, 0, (), (), self.n_arms)
 
     def test_an_unknown_schema_version_is_refused_and_left_alone(self) -> None:
         """A database of a newer version is refused with one line that names the version."""

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import hashlib
 import os
 import stat
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 from manyarms.errors import MissingExtraError, OutputError, TableError, shown
+from manyarms.pool.excel import is_workbook
+from manyarms.pool.tables import table_blocks
+from manyarms.pool.text_format import ROW_NAMES, TextFormat, is_text_table
 
 _CHUNK = 1 << 20
 
@@ -30,78 +31,85 @@ def digest(path: Path) -> str:
     return sha.hexdigest()
 
 
-def is_text_table(path: Path) -> bool:
-    """Whether the name of the file ends as CSV or TSV, possibly compressed."""
-    endings = [ending.lower() for ending in path.suffixes if ending.lower() != ".gz"]
-    return endings[-1:] in ([".csv"], [".tsv"])
-
-
 def is_parquet(path: Path) -> bool:
     """Whether the name of the file ends as Parquet."""
     return path.suffix.lower() in (".parquet", ".pq")
 
 
-def column_names(path: Path) -> list[str]:
-    """The column names of a CSV, TSV or Parquet file; empty for an array file."""
-    if is_text_table(path):
-        return next(_text_rows(path), [])
-    return list(_parquet(path).schema_arrow.names) if is_parquet(path) else []
+def has_columns(path: Path) -> bool:
+    """Whether the file is a table with named columns, not an array file."""
+    return is_text_table(path) or is_workbook(path) or is_parquet(path)
 
 
-def text_columns(path: Path, names: Sequence[str], rows: Sequence[int] | None = None) -> list[list[str]]:
+def plain_format(path: Path) -> TextFormat:
+    """The format of text tables before formats were detected: UTF-8, commas or tabs, decimal points."""
+    tabs = ".tsv" in [ending.lower() for ending in path.suffixes]
+    return TextFormat(delimiter="\t" if tabs else ",")
+
+
+def named(header: Sequence[str], form: TextFormat) -> list[str]:
+    """The names of the columns. A first column without a name holds row names, as R and pandas write them."""
+    names = list(header)
+    if form.stripped and not names[0] and len(names) > 1 and ROW_NAMES not in names:
+        names[0] = ROW_NAMES
+    return names
+
+
+def column_names(path: Path, form: TextFormat) -> list[str]:
+    """The column names of a table, without columns that have no name; empty for an array file."""
+    if is_text_table(path) or is_workbook(path):
+        return [name for name in named(next(table_blocks(path, form))[0], form) if name or not form.stripped]
+    return list(open_parquet(path).schema_arrow.names) if is_parquet(path) else []
+
+
+def text_columns(
+    path: Path, form: TextFormat, names: Sequence[str], rows: Sequence[int] | None = None
+) -> list[list[str]]:
     """The cells of some columns as text, for all rows or for the given rows in the given order.
 
     Rows are numbered as in `manyarms.pool.tables`: from 0, without the header and empty lines.
     """
-    present = column_names(path)
+    present = column_names(path, form)
     for name in names:
         if name not in present:
             raise TableError(f"{path}: no column {name!r}; the file has {shown(present)}")
-    read = _from_text if is_text_table(path) else _from_parquet
-    if rows is None:
-        return read(path, names, None)
-    different = sorted(set(rows))
-    columns = read(path, names, different)
+    different = None if rows is None else sorted(set(rows))
+    if is_parquet(path):
+        columns = _from_parquet(path, names, different)
+    else:
+        columns = _from_rows(path, form, names, different)
+    if rows is None or different is None:
+        return columns
     place = {row: i for i, row in enumerate(different)}
     return [[column[place[row]] for row in rows] for column in columns]
 
 
-def _from_text(path: Path, names: Sequence[str], rows: Sequence[int] | None) -> list[list[str]]:
-    lines = _text_rows(path)
-    header = next(lines, [])
+def _from_rows(
+    path: Path, form: TextFormat, names: Sequence[str], rows: Sequence[int] | None
+) -> list[list[str]]:
+    """Blocks without a wanted row are skipped, and reading ends after the last wanted row."""
+    blocks = table_blocks(path, form)
+    header = named(next(blocks)[0], form)
     places = [header.index(name) for name in names]
-    wanted = None if rows is None else set(rows)
-    last = max(rows, default=-1) if rows is not None else None
     columns: list[list[str]] = [[] for _ in names]
-    for number, row in enumerate(lines):
-        if last is not None and number > last:
+    first, wanted = 0, deque(() if rows is None else rows)
+    while rows is None or wanted:
+        block = next(blocks, None)
+        if block is None:
             break
-        if wanted is None or number in wanted:
-            for column, place in zip(columns, places, strict=True):
-                column.append(row[place])
+        kept = block
+        if rows is not None:
+            kept = []
+            while wanted and wanted[0] < first + len(block):
+                kept.append(block[wanted.popleft() - first])
+        for column, place in zip(columns, places, strict=True):
+            column += [row[place] for row in kept]
+        first += len(block)
     return columns
 
 
-def _text_rows(path: Path) -> Iterator[list[str]]:
-    """The header and then every non-empty row, each as long as the header."""
-    delimiter = "\t" if ".tsv" in [ending.lower() for ending in path.suffixes] else ","
-    opened: Callable[..., Any] = gzip.open if path.suffix.lower() == ".gz" else open
-    try:
-        with opened(path, "rt", encoding="utf-8-sig", newline="") as stream:
-            width = None
-            for row in (reader := csv.reader(stream, delimiter=delimiter, strict=True)):
-                if not row:
-                    continue
-                width = len(row) if width is None else width
-                if len(row) != width:
-                    where = f"{path}: line {reader.line_num}"
-                    raise TableError(f"{where} has {len(row)} cells, the header has {width}")
-                yield row
-    except (UnicodeDecodeError, csv.Error, zlib.error, EOFError, OSError) as problem:
-        raise TableError(f"{path}: not a readable CSV or TSV file: {problem}") from None
-
-
-def _parquet(path: Path) -> Any:
+def open_parquet(path: Path) -> Any:
+    """The open Parquet file."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -116,7 +124,7 @@ def _parquet(path: Path) -> Any:
 def _from_parquet(path: Path, names: Sequence[str], rows: Sequence[int] | None) -> list[list[str]]:
     """Read only the row groups that contain a wanted row."""
     columns: list[list[str]] = [[] for _ in names]
-    with _parquet(path) as file:
+    with open_parquet(path) as file:
         first = 0
         for group in range(file.num_row_groups):
             size = file.metadata.row_group(group).num_rows

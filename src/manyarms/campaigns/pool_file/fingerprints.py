@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyarms.campaigns.pool_file.files import replacing
-from manyarms.errors import MissingExtraError, OutputError, TableError, shown
+from manyarms.campaigns.pool_file import cache
+from manyarms.errors import MissingExtraError, TableError, shown
 
 RADIUS, BITS = 2, 1024
 ProgressCallback = Callable[[int, int], None]
@@ -32,22 +30,13 @@ def fingerprints(
     `key` is the digest of the pool file, `smiles` reads the column if it is needed, and `rows` is the
     expected number of rows, if known.
     """
-    mark = hashlib.sha256(f"{key} {column}".encode()).hexdigest()[:16]
-    name = f".{path.name}.morgan{RADIUS}-{BITS}.{mark}.npy"
-    places = [path.parent / name, _cache_folder() / name]
-    for place in places:
-        cached = _cached(place)
-        if cached is not None and rows in (None, len(cached)):
-            return cached
+    name = f"morgan{RADIUS}-{BITS}.{cache.mark(key, column)}.npy"
+    places = cache.places(path, name)
+    cached = cache.found(places, lambda place: _cached(place, rows))
+    if cached is not None:
+        return cached
     computed = computed_fingerprints(path, column, smiles(), progress)
-    for place in places:
-        try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(place, "wb") as stream:
-                np.save(stream, computed, allow_pickle=False)
-            break
-        except (OSError, OutputError):  # the folder is read-only
-            continue
+    cache.keep(places, lambda stream: np.save(stream, computed, allow_pickle=False))
     return computed
 
 
@@ -75,16 +64,8 @@ def computed_fingerprints(
     return packed
 
 
-def _cache_folder() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "manyarms"
-
-
-def _cached(place: Path) -> NDArray[np.uint8] | None:
-    """The cached fingerprints; None if there are none or the file is damaged."""
-    try:
-        cached: NDArray[np.uint8] = np.load(place, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError):
-        return None
+def _cached(place: Path, rows: int | None) -> NDArray[np.uint8] | None:
+    """The cached fingerprints; None if they are not those of this table."""
+    cached: NDArray[np.uint8] = np.load(place, mmap_mode="r", allow_pickle=False)
     valid = cached.dtype == np.uint8 and cached.ndim == 2 and cached.shape[1] == BITS // 8
-    return cached if valid else None
+    return cached if valid and rows in (None, len(cached)) else None

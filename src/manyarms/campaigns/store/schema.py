@@ -160,6 +160,28 @@ STATES = Table(  # the state of the model after the last ask; the transaction of
 )
 
 
+ADDITIONS = Table(  # tables of candidates that were added to a campaign
+    "additions",
+    METADATA,
+    _campaign(),
+    Column("number", Integer, primary_key=True),  # from 1
+    Column("source", Text, nullable=False),  # JSON, like the source in the settings
+    Column("n_arms", Integer, CheckConstraint("n_arms > 0"), nullable=False),
+    Column("columns", Text, nullable=False),  # JSON, the `columns` of the settings after this addition
+    Column("added_at", String(32), nullable=False),
+)
+
+EXCLUSIONS = Table(  # candidates that are never asked for
+    "exclusions",
+    METADATA,
+    _campaign(),
+    Column("arm", Integer, primary_key=True),
+    Column("note", Text),
+    Column("excluded_at", String(32), nullable=False),
+    _arm_exists(),
+)
+
+
 def same_ticket() -> ColumnElement[bool]:
     """The condition that joins a result to its ticket."""
     return (TICKETS.c.campaign == RESULTS.c.campaign) & (TICKETS.c.ticket == RESULTS.c.ticket)
@@ -188,6 +210,12 @@ def add_reasons(connection: Connection) -> None:
     _add_ticket_columns(connection, {"reason": "TEXT"})
 
 
+def add_additions_and_exclusions(connection: Connection) -> None:
+    """Tables of added candidates and of excluded ones; `create_tables` already adds them."""
+    for table in (ADDITIONS, EXCLUSIONS):
+        table.create(connection, checkfirst=True)
+
+
 def _add_ticket_columns(connection: Connection, columns: dict[str, str]) -> None:
     there = {column["name"] for column in inspect(connection).get_columns(TICKETS.name)}
     for name, kind in columns.items():
@@ -196,7 +224,7 @@ def _add_ticket_columns(connection: Connection, columns: dict[str, str]) -> None
 
 
 # STEPS[i] upgrades version i to version i + 1.
-STEPS: tuple[Step, ...] = (create_tables, add_intervals, add_reasons)
+STEPS: tuple[Step, ...] = (create_tables, add_intervals, add_reasons, add_additions_and_exclusions)
 
 
 def version(connection: Connection) -> int:

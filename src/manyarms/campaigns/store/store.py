@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from manyarms.campaigns.store.candidates import excluded
 from manyarms.campaigns.store.database import Address, Database, address, message_line
 from manyarms.campaigns.store.schema import (
     ARMS,
@@ -56,6 +57,8 @@ class Snapshot:
     folded: int  # the last event that `state` includes
     results: tuple[StoredResult, ...]
     forgotten: tuple[int, ...]  # tickets forgotten after `folded`
+    n_arms: int = 0  # the number of candidates, with those of added tables
+    excluded: tuple[int, ...] = ()  # candidates that are never asked for
 
 
 @dataclass(frozen=True)
@@ -160,8 +163,11 @@ class Store:
         given_up = select(TICKETS.c.ticket).where(
             TICKETS.c.campaign == self.id, TICKETS.c.forgotten_sequence > folded
         )
+        row = self.row(connection)
         return Snapshot(
-            sequence=self.row(connection)["sequence"],
+            sequence=row["sequence"],
+            n_arms=row["n_arms"],
+            excluded=tuple(sorted(excluded(connection, self.id))),
             batches=self.batches(connection),
             state=state["data"] if state else None,
             folded=folded,
@@ -214,6 +220,14 @@ class Store:
         for part in _parts(sorted(set(names))):
             known = select(ARMS.c.name, ARMS.c.arm).where(ARMS.c.campaign == self.id, ARMS.c.name.in_(part))
             found.update({row.name: row.arm for row in connection.execute(known)})
+        return found
+
+    def arm_names(self, connection: Connection, arms: Sequence[int]) -> dict[int, str]:
+        """The ids of arms that the database knows."""
+        found: dict[int, str] = {}
+        for part in _parts(sorted(arms)):
+            known = select(ARMS.c.arm, ARMS.c.name).where(ARMS.c.campaign == self.id, ARMS.c.arm.in_(part))
+            found.update({row.arm: row.name for row in connection.execute(known)})
         return found
 
     # ------------------------------------------------------------------ tickets

@@ -1,9 +1,14 @@
 """Measure a campaign with workers on this machine until a limit, a target or an interrupt ends the run.
 
-A run works in rounds. It adopts tickets whose worker has ended, or asks for a batch (sized by the stopping
-rule, with at least one candidate per worker), measures the whole batch, and records each result as it
-arrives. Rounds do not depend on the speed of the workers, so a run that was killed and started again asks for
-the same candidates as an uninterrupted one.
+A worker never waits for another one. Its result is recorded as it arrives, and it measures the next ticket of
+the present batch. When no ticket is left, the run adopts tickets whose worker has ended, or asks for a batch
+(sized by the stopping rule, with at least one candidate per idle worker), which takes the trials that are
+still going on into account as pending pulls. With several workers, the candidates therefore depend on the
+order in which trials end.
+
+With `batch`, a run works in rounds and measures a whole batch before it asks for the next one. Rounds, like
+a single worker, do not depend on speed: a run that was killed and started again asks for the same candidates
+as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -48,7 +53,7 @@ class RunPlan:
     """The settings of a run: its workers, its limits, and the handling of failed trials."""
 
     workers: int = 1
-    batch: int | None = None  # candidates per round; None: the stopping rule, at least one per worker
+    batch: int | None = None  # candidates per round; None: no rounds, the stopping rule sizes a batch
     trials: int | None = None  # the largest number of trials in this run
     until: float | None = None  # stop when a value reaches this target
     until_gap: float | None = None  # stop when the gap of the certificate is at most this
@@ -103,46 +108,59 @@ class _Runner:
         self._news = threading.Event()
         self._trials = [make_trial() for _ in range(plan.workers)]
         self._failures_in_a_row = 0
+        self._waiting: set[int] = set()  # tickets that were handed to the workers and have no result yet
+        self._exhausted = ""  # why the last ask gave nothing
+        self._renew_at = time.monotonic() + plan.lease_seconds / 3
         self._threads = [
             threading.Thread(target=self._work, args=(trial,), daemon=True) for trial in self._trials
         ]
         for thread in self._threads:
             thread.start()
 
-    # ------------------------------------------------------------------ rounds
+    # ------------------------------------------------------------------ handing out
 
     def loop(self) -> None:
-        """Run rounds until there is a reason to stop."""
+        """Hand out candidates and record results until there is a reason to stop."""
         while not self.tally.stopped_because:
-            jobs = self._round()
-            if not jobs:
-                self.tally.stopped_because = self.tally.stopped_because or "nothing left to ask"
+            self._refill()
+            if not self._waiting:
+                limit = "trial limit reached" if self._left() == 0 else "nothing left to ask"
+                self.tally.stopped_because = self._exhausted or limit
                 return
-            self.tally.rounds += 1
-            self._measure(jobs)
-            if self._left() == 0:
-                self.tally.stopped_because = self.tally.stopped_because or "trial limit reached"
+            self._record_next()
 
     def _left(self) -> int | None:
-        done = self.tally.measured + self.tally.failed
+        """The number of trials that may still be handed out; None: no limit."""
+        done = self.tally.measured + self.tally.failed + len(self._waiting)
         return None if self.plan.trials is None else max(0, self.plan.trials - done)
 
-    def _round(self) -> list[Issued]:
-        """The tickets of the next round: abandoned ones first, otherwise a new batch."""
+    def _refill(self) -> None:
+        """Hand out tickets if a worker has nothing to do or, in rounds, if the whole round is done."""
+        idle = self.plan.workers - len(self._waiting)
+        if self._left() == 0 or idle <= 0 or (self.plan.batch is not None and self._waiting):
+            return
+        jobs = self._next_jobs(idle)
+        self.tally.rounds += bool(jobs)
+        for job in jobs:
+            self._waiting.add(job.ticket)
+            self._jobs.put(job)
+
+    def _next_jobs(self, idle: int) -> list[Issued]:
+        """Abandoned tickets first, otherwise a new batch; without rounds, one for every idle worker."""
         left = self._left()
         jobs = self._adopt_abandoned(left)
         try:
             if not jobs:
                 jobs = self._ask(self.plan.batch, left)
-            missing = self.plan.workers - len(jobs)
-            if self.plan.batch is None and missing > 0 and self._nothing_recorded():
-                jobs += self._fill_up(missing, None if left is None else left - len(jobs))
+            if self.plan.batch is None and len(jobs) < idle:
+                jobs += self._fill_up(idle - len(jobs), None if left is None else left - len(jobs))
+            self._exhausted = ""
         except BudgetSpentError:
-            self.tally.stopped_because = "" if jobs else "budget spent"
+            self._exhausted = "budget spent"
         except GapReachedError:
-            self.tally.stopped_because = "gap reached"
+            self._exhausted = "gap reached"
         except NothingToAskError:
-            pass
+            self._exhausted = "nothing left to ask"
         return jobs
 
     def _ask(self, n: int | None, left: int | None) -> list[Issued]:
@@ -165,25 +183,29 @@ class _Runner:
     def _budget_left(self) -> int | None:
         return budget_left(self.campaign.settings.budget, ticket_counts(self.campaign))
 
-    def _nothing_recorded(self) -> bool:
-        """Whether no result has been recorded by anyone since the last ask."""
-        with self.campaign.store.reading() as connection:
-            seen = self.campaign.store.snapshot(connection)
-        return seen.sequence == seen.folded
-
     def _adopt_abandoned(self, at_most: int | None) -> list[Issued]:
         """Open tickets of ended runs: the lease has expired, or the process on this machine has ended."""
         store, moment = self.campaign.store, time.time()
         leased = (TICKETS.c.state == OPEN, TICKETS.c.lease_until.is_not(None))
         with store.reading() as connection:
-            if not any(_abandoned(each, moment) for each in store.tickets(connection, *leased)):
+            if not any(self._abandoned(each, moment) for each in store.tickets(connection, *leased)):
                 return []
         with store.writing() as connection:
-            orphans = [each for each in store.tickets(connection, *leased) if _abandoned(each, moment)]
+            orphans = [each for each in store.tickets(connection, *leased) if self._abandoned(each, moment)]
             orphans = orphans[:at_most]
             tickets = [each.ticket for each in orphans]
             store.lease(connection, tickets, self.name, moment + self.plan.lease_seconds)
         return self.campaign.reissued(orphans)
+
+    def _abandoned(self, ticket: Ticket, moment: float) -> bool:
+        """Whether the holder of the ticket has ended.
+
+        A ticket under the name of this process that this run does not wait for belongs to an earlier run.
+        """
+        if ticket.ticket in self._waiting:
+            return False
+        overdue = ticket.lease_until is not None and ticket.lease_until < moment
+        return overdue or ticket.worker == self.name or is_gone(ticket.worker)
 
     # ------------------------------------------------------------------ measuring
 
@@ -206,25 +228,20 @@ class _Runner:
                 why = f"{type(problem).__name__}: {problem}"
         return why
 
-    def _measure(self, jobs: Sequence[Issued]) -> None:
-        for job in jobs:
-            self._jobs.put(job)
-        waiting = {job.ticket for job in jobs}
-        renew = time.monotonic() + self.plan.lease_seconds / 3
-        while waiting:
-            self._news.wait(max(0.0, renew - time.monotonic()))
-            with deferred_interrupts():
-                waiting -= self._tell_finished()
-            if self._failures_in_a_row >= MAX_CONSECUTIVE_FAILURES:
-                raise TrialsFailingError(
-                    f"the last {self._failures_in_a_row} trials failed; the latest: {self.tally.notes[-1]}"
-                )
-            if self.tally.stopped_because:
-                self.campaign.give_up(waiting, self.name)
-                return
-            if time.monotonic() >= renew:
-                self._renew(sorted(waiting))
-                renew = time.monotonic() + self.plan.lease_seconds / 3
+    def _record_next(self) -> None:
+        """Wait for a trial to end, and record every trial that has."""
+        self._news.wait(max(0.0, self._renew_at - time.monotonic()))
+        with deferred_interrupts():
+            self._waiting -= self._tell_finished()
+        if self._failures_in_a_row >= MAX_CONSECUTIVE_FAILURES:
+            raise TrialsFailingError(
+                f"the last {self._failures_in_a_row} trials failed; the latest: {self.tally.notes[-1]}"
+            )
+        if self.tally.stopped_because:
+            self.campaign.give_up(self._waiting, self.name)
+        elif time.monotonic() >= self._renew_at:
+            self._renew(sorted(self._waiting))
+            self._renew_at = time.monotonic() + self.plan.lease_seconds / 3
 
     def _tell_finished(self) -> set[int]:
         """Record all finished trials and return their tickets; results that cannot be stored go to a file."""
@@ -295,13 +312,3 @@ def _reported(job: Issued, value: float | str) -> ReportedResult:
     if isinstance(value, str):
         return ReportedResult(where, job.ticket, None, None, note=one_line(value)[:LONGEST_NOTE])
     return ReportedResult(where, job.ticket, None, value)
-
-
-def _abandoned(ticket: Ticket, moment: float) -> bool:
-    """Whether the holder of the ticket has ended.
-
-    This is called while this run holds no ticket, so a ticket under its own name belongs to an earlier run
-    of the same process.
-    """
-    overdue = ticket.lease_until is not None and ticket.lease_until < moment
-    return overdue or ticket.worker == own_name() or is_gone(ticket.worker)
