@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyarms.campaigns.pool_file.files import replacing
 from manyarms.errors import MissingExtraError, OutputError, TableError, shown
+from manyarms.support.output_files import replacing
 
 RADIUS, BITS = 2, 1024
 ProgressCallback = Callable[[int, int], None]
