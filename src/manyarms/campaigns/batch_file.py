@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import IO, Any
 
 from manyarms.campaigns.campaign import Issued
-from manyarms.campaigns.pool_file.files import flush_to_disk
+from manyarms.campaigns.spreadsheet_cells import as_text_cell
+from manyarms.support.output_files import flush_to_disk
 
 _RESERVED = ("ticket", "predicted_mean", "predicted_sd", "reason", "value")
 
@@ -21,7 +22,7 @@ def batch_lines(issued: Sequence[Issued], id_column: str) -> list[dict[str, Any]
     taken = {*_RESERVED, id_column, "failed"}
     return [
         {
-            "ticket": line.ticket,
+            "ticket": line.code,
             id_column: line.id,
             **{f"pool.{name}" if name in taken else name: cell for name, cell in line.columns.items()},
             "predicted_mean": line.predicted,
@@ -37,7 +38,6 @@ def write_batch(stream: IO[str], issued: Sequence[Issued], id_column: str, delim
     """Write the header and the rows, and flush them to disk."""
     lines = batch_lines(issued, id_column)
     header = list(lines[0]) if lines else ["ticket", id_column, *_RESERVED[1:]]
-    writer = csv.DictWriter(stream, header, delimiter=delimiter)
-    writer.writeheader()
-    writer.writerows(lines)
+    writer = csv.writer(stream, delimiter=delimiter)
+    writer.writerows(map(as_text_cell, row) for row in (header, *(line.values() for line in lines)))
     flush_to_disk(stream)

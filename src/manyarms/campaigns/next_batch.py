@@ -2,8 +2,9 @@
 
 The run starts from the state that the last ask left, records the new results in an order that depends only on
 their contents, then chooses a batch. A learned model is part of that state and is learned again as results
-accumulate. With a given kernel, rewards are converted to units that follow from all results so far. Whoever
-asks, on any machine and after any interruption, gets the same batch.
+accumulate. With a given kernel, rewards are converted to units that follow from all results so far. If a result
+that the state includes was corrected, the run begins again from all results, with the tickets as they were handed
+out. Whoever asks, on any machine and after any interruption, gets the same batch.
 
 Learning needs only the arms that were pulled, so it happens on a pool of those arms. The whole pool is then
 passed over once, on the resulting sketch. That pass costs O(A·m²), so the sketch is limited to
@@ -31,6 +32,7 @@ from manyarms.run.feedback import with_feedback, with_oversampling
 from manyarms.run.optimizer import Optimizer
 from manyarms.run.state import RunState
 from manyarms.run.telling import told
+from manyarms.run.tickets import Tickets
 from manyarms.run.trace import Batch
 from manyarms.support.validation import Floats, Ints
 
@@ -112,21 +114,33 @@ def current(model_input: ModelInput, seen: Snapshot) -> tuple[Optimizer, Units]:
     policy, units = model_input.assumed(seen)
     context = model_input.context(policy)
     saved = None if seen.state is None else CompactState.from_bytes(seen.state)
-    if saved is not None and not model_input.settings.learned:
+    if saved is not None and seen.issued is not None:
+        saved = replace(saved, tickets=Tickets(saved.tickets.next_ticket, dict(seen.issued)))
+    elif saved is not None and not model_input.settings.learned:
         saved = _rescaled(saved, units, [each for each in seen.results if each.sequence <= seen.folded])
     if not seen.results or _made_for_the_pool(policy):
-        state = RunState.initial(context) if saved is None else saved.on(context)
+        state = _started(context, saved, again=seen.issued is not None)
         return Optimizer.of(context, with_feedback(context, _told(context, state, units, seen))), units
     arms = np.unique([each.arm for each in seen.results])
     if saved is not None:
         saved, arms = saved.restricted(arms)
     few = model_input.only(arms).context(policy)
-    state = RunState.initial(few) if saved is None else saved.on(few)
+    state = _started(few, saved, again=seen.issued is not None)
     state = with_feedback(few, _told(few, state, units, _among(seen, arms)))
     few, state = _thinned(few, state, most_inducing(model_input.pool.n_arms), len(_fresh(seen)))
     learned = CompactState.of(few, state).expanded(arms, model_input.pool.n_arms)
     context = replace(context, policy=few.policy)
     return Optimizer.of(context, learned.on(context)), units
+
+
+def _started(context: RunContext, saved: CompactState | None, again: bool) -> RunState:
+    """The saved state; with `again`, its tickets, design and counters without any result."""
+    if saved is None:
+        return RunState.initial(context)
+    if not again:
+        return saved.on(context)
+    kept = {name: getattr(saved, name) for name in ("tickets", "design", "n_batches", "n_feedbacks")}
+    return replace(RunState.initial(context), **kept)
 
 
 def _made_for_the_pool(policy: Policy) -> bool:

@@ -37,7 +37,7 @@ def status(campaign: Campaign, model: LearnedModel | None = None) -> dict[str, A
         },
         "policy": {"name": settings.policy, **settings.options},
         "kernel": settings.kernel or AUTO,
-        "model": None if model is None else model_facts(model, settings.columns, rewards),
+        "model": None if model is None else _model_facts(model, settings, rewards, seen),
         "seed": settings.seed,
         "budget": settings.budget,
         "budget_left": budget_left(settings.budget, counts),
@@ -50,11 +50,20 @@ def status(campaign: Campaign, model: LearnedModel | None = None) -> dict[str, A
             "failed": sum(each.failed for each in results),
             "unasked": sum(each.ticket is None for each in results),
             "candidates": len({each.id for each in results if not each.failed}),
+            "corrections": seen.revision,
         },
         "best_measured": best_measured(results, settings.sign),
         "last_batch": asked[-1] if asked else None,
         "assumptions": _assumptions(settings, model, seen),
     }  # fmt: skip
+
+
+def _model_facts(
+    model: LearnedModel, settings: Settings, rewards: list[tuple[int, float]], seen: Snapshot
+) -> dict[str, Any]:
+    facts = model_facts(model, settings.columns, rewards)
+    corrected = seen.issued is not None  # the model has used a result that was corrected since
+    return facts | {"learned_again_at_the_next_ask": facts["learned_again_at_the_next_ask"] or corrected}
 
 
 def _assumptions(settings: Settings, model: LearnedModel | None, seen: Snapshot) -> list[str]:
@@ -93,7 +102,9 @@ def status_lines(found: dict[str, Any]) -> list[tuple[str, str]]:
                     f"{tickets['forgotten']} forgotten{held}"),
         ("results", f"{counted(results['values'], 'value')} of "
                     f"{counted(results['candidates'], 'candidate')}, "
-                    f"{counted(results['failed'], 'failed trial')}, {results['unasked']} without a ticket"),
+                    f"{counted(results['failed'], 'failed trial')}, {results['unasked']} without a ticket"
+                    + (f"; {counted(results['corrections'], 'correction')} (see `manyarms history`)"
+                       if results["corrections"] else "")),
     ]  # fmt: skip
     if found["best_measured"]:
         top = found["best_measured"]

@@ -10,7 +10,7 @@ from typing import Any
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.settings import AUTO, read_request
 from manyarms.campaigns.status import status
-from manyarms.campaigns.text import counted
+from manyarms.campaigns.text import counted, masked
 from manyarms.cli import new_options as options
 from manyarms.cli.output import CampaignArgument, JsonOption, guarded, print_json, say
 from manyarms.cli.progress import bar
@@ -104,7 +104,7 @@ def new(
     if as_json:
         print_json(found)
     else:
-        _print_summary(campaign, found)
+        _print_summary(masked(campaign), found)
 
 
 def _print_summary(campaign: str, found: dict[str, Any]) -> None:

@@ -147,6 +147,30 @@ def replacing(
     file.settle()
 
 
+def write_new(path: Path, data: bytes) -> None:
+    """Write a new file; an error if it exists. A process that is killed leaves nothing behind.
+
+    The file gets its name when it is complete. Where the system cannot do that, it is written under another
+    name first.
+    """
+    nameless = getattr(os, "O_TMPFILE", None)
+    if nameless is not None:
+        try:
+            with os.fdopen(os.open(path.parent, nameless | os.O_RDWR, 0o666), "wb") as stream:
+                stream.write(data)
+                flush_to_disk(stream)
+                # A source folder makes Python follow the link in /proc; with an absolute path it is not used.
+                os.link(f"/proc/self/fd/{stream.fileno()}", path, src_dir_fd=stream.fileno())
+            flush_folder(path.parent)
+            return
+        except FileExistsError:
+            raise _already_exists(path) from None
+        except OSError:
+            pass
+    with replacing(path, "wb", force=False) as stream:
+        stream.write(data)
+
+
 def place_new(partial: Path, path: Path) -> None:
     """Give a complete file its name; an error if that exists. Without links, the name is reserved first."""
     try:
