@@ -48,7 +48,6 @@ def script(tmp_path, code: str) -> str:
         ("{'value': .25}", 0.25),
         ("version 1_000 7", 7.0),
         ("step 10 score 3.5.", 3.5),
-        ("[1,2,3.5]", 3.5),
     ],
 )
 def test_the_last_number_printed(text, number):

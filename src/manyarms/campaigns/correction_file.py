@@ -1,4 +1,4 @@
-"""Read a file of corrections: the rows of a results file, and optionally the present values in a column `was`."""
+"""Read a file of corrections: a results file, optionally with the present values in a column `was`."""
 
 from __future__ import annotations
 
@@ -36,9 +36,7 @@ def read_corrections(
 def _present_values(data: bytes, path: Path, size: int) -> list[float | str | None]:
     """The column `was`, which need not exist; `read_results` has checked the form of the file."""
     delimiter = "\t" if path.name.endswith(".tsv") else ","
-    lines = [
-        row for row in csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), delimiter=delimiter)
-    ]
+    lines = csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), delimiter=delimiter)
     header, *rows = [row for row in lines if row]
     names = [name.strip() for name in header]
     if "was" not in names:

@@ -1,13 +1,17 @@
 """Compare a results file with what was recorded from its earlier version. These are pure functions.
 
-Rows that name a ticket are recognised by it. Rows that give an id alone are compared as a multiset of (candidate,
-value), so the order of the rows does not matter. Files are told apart by their name without the folder:
+Rows that name a ticket are recognised by it. Rows that give an id alone are compared as a multiset of
+(candidate, value), so the order of the rows does not matter. Files are told apart by their name without the
+folder:
 
-* Rows that are recorded from a file of this name are known, also if the result was corrected or removed since.
+* Rows that are recorded from a file of this name are known, also if the result was corrected or removed
+  since.
 * If all of the earlier version is there, the other rows are new.
-* If some of it is missing or changed, and there are other rows, the file has several meanings: it may correct the
-  earlier version, hold further measurements, or be another file. This is an error unless the caller chose a `Mode`.
-* If half of the rows or more equal rows of files with other names, the file may be a copy, which is the same error.
+* If some of it is missing or changed, and there are other rows, the file has several meanings: it may correct
+  the earlier version, hold further measurements, or be another file. This is an error unless the caller chose
+  a `Mode`.
+* If half of the rows or more equal rows of files with other names, the file may be a copy, which is the same
+  error.
 * A file that shares no candidate with the earlier ones of its name is another file.
 """
 
@@ -68,9 +72,9 @@ def compared(
         return Comparison(new=[row.key for row in rows])
     exported, own = [row for row in rows if row.exported], [row for row in rows if not row.exported]
     by_file: dict[int, list[RecordedResult]] = defaultdict(list)
-    for result in recorded:
-        if result.file is not None and result.row is not None:
-            by_file[result.file].append(result)
+    for each in recorded:
+        if each.file is not None and each.row is not None:
+            by_file[each.file].append(each)
     result = _with_versions(own, files, by_file, name, mode)
     pairs, rest = _matched(exported, recorded)
     _count_known(result, pairs)
@@ -247,9 +251,9 @@ def _refuse_copy(
     file = next(each for each in files if each["number"] == number)
     raise AmbiguousResultsError(
         f"{name}: {len(elsewhere)} of {counted(len(rows), 'row')} equal results imported from "
-        f"{file['name'] or 'an earlier file'} at {file['told_at']}; nothing was imported: if it is a copy, there "
-        f"is nothing to do; use --as-new if every row is a further measurement, --replicates if only the rows "
-        f"that differ are, or --correct if the file replaces that one"
+        f"{file['name'] or 'an earlier file'} at {file['told_at']}; nothing was imported: if it is a copy, "
+        f"there is nothing to do; use --as-new if every row is a further measurement, --replicates if only "
+        f"the rows that differ are, or --correct if the file replaces that one"
     )
 
 

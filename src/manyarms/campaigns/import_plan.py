@@ -1,14 +1,14 @@
 """Plan the database changes of an import. These are pure functions; the rules are:
 
 * A result answers an open ticket. A forgotten ticket still accepts its late result.
-* A ticket is accepted if its check is right, or if the row also gives the id of its candidate. A number alone is
-  accepted only for tickets that were handed out without a check, because a file that a failed ask has left behind
-  holds numbers that were handed out for other candidates later.
-* If a ticket already has a result, the same value changes nothing. A different value is an error, unless the caller
-  says that it is a correction or a replicate.
+* A ticket is accepted if its check is right, or if the row also gives the id of its candidate. A number alone
+  is accepted only for tickets that were handed out without a check, because a file that a failed ask has left
+  behind holds numbers that were handed out for other candidates later.
+* If a ticket already has a result, the same value changes nothing. A different value is an error, unless the
+  caller says that it is a correction or a replicate.
 * If a file names a ticket more than once, the further rows are replicates: new measurements of its candidate.
-* A row with an id alone is compared with the earlier version of the file (`file_versions.py`). If it is new, it
-  answers the oldest open ticket of that candidate. If there is none, it is a measurement without a ticket.
+* A row with an id alone is compared with the earlier version of the file (`file_versions.py`). If it is new,
+  it answers the oldest open ticket of that candidate. If there is none, it is a measurement without a ticket.
 * A result that was removed with `untell` is not recorded again by importing the same row again.
 """
 
@@ -45,7 +45,7 @@ class ImportSummary:
 
 @dataclass
 class ResultsPlan:
-    """The database changes of an import: new results, the tickets to close by their new state, and changes."""
+    """The database changes of an import: new results, tickets to close by their new state, and changes."""
 
     results: list[dict[str, Any]] = field(default_factory=list)
     closed: dict[str, list[int]] = field(default_factory=lambda: {TOLD: [], FAILED: []})
@@ -74,7 +74,7 @@ class ResultsPlan:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What the plan is compared with: the tickets that are named, the open ones, all results and all files."""
+    """What the plan is compared with: named tickets, open tickets, all results and all files."""
 
     tickets: Mapping[int, Ticket]
     open_tickets: Sequence[Ticket]
@@ -112,8 +112,8 @@ def check_tickets(rows: Iterable[ReportedResult], tickets: Mapping[int, Ticket])
         check = ticket.code.partition("-")[2] or None
         if row.check is not None and row.check != check:
             raise UnknownTicketError(
-                f"{place}ticket {row.ticket}-{row.check} was never handed out: another ask has used the number "
-                f"{row.ticket}. The file is from an ask that failed, or from another campaign; "
+                f"{place}ticket {row.ticket}-{row.check} was never handed out: another ask has used the "
+                f"number {row.ticket}. The file is from an ask that failed, or from another campaign; "
                 f"`manyarms ask --again` writes the open tickets"
             )
         if row.name is not None and row.name != ticket.name:

@@ -2,9 +2,9 @@
 
 The run starts from the state that the last ask left, records the new results in an order that depends only on
 their contents, then chooses a batch. A learned model is part of that state and is learned again as results
-accumulate. With a given kernel, rewards are converted to units that follow from all results so far. If a result
-that the state includes was corrected, the run begins again from all results, with the tickets as they were handed
-out. Whoever asks, on any machine and after any interruption, gets the same batch.
+accumulate. With a given kernel, rewards are converted to units that follow from all results so far. If a
+result that the state includes was corrected, the run begins again from all results, with the tickets as they
+were handed out. Whoever asks, on any machine and after any interruption, gets the same batch.
 
 Learning needs only the arms that were pulled, so it happens on a pool of those arms. The whole pool is then
 passed over once, on the resulting sketch. That pass costs O(A·m²), so the sketch is limited to

@@ -111,8 +111,8 @@ def correct_results(
 ) -> list[Change]:
     """Correct the result that each row names by its ticket or id, or with `remove`, remove it.
 
-    `was` are the present values, "failed" for a failed trial, or None to leave them open; they are needed if a
-    candidate has several results. Returns the changes that were made: an equal value is none.
+    `was` are the present values, "failed" for a failed trial, or None to leave them open; they are needed if
+    a candidate has several results. Returns the changes that were made: an equal value is none.
     """
     tickets = _named_tickets(store, connection, rows)
     check_tickets(rows, tickets)
@@ -141,7 +141,8 @@ def _the_result(
         raise CorrectionError(f"{place}{subject} has no result {was}; its results are {values}")
     if len({r.value for r in wanted}) > 1:
         raise CorrectionError(
-            f"{place}{subject} has {len(mine)} results: {values}; name one by its ticket or by its present value"
+            f"{place}{subject} has {len(mine)} results: {values}; "
+            f"name one by its ticket or by its present value (--was, or a column 'was')"
         )
     return max(
         wanted, key=lambda r: (r.ticket is None, r.sequence)

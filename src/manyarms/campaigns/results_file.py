@@ -1,10 +1,10 @@
 """Read a results file: one reported result per row.
 
-A row names a ticket, an id, or both. A row without a value that is not marked as failed has not been measured yet.
-`import_plan.py` says what happens to each row.
+A row names a ticket, an id, or both. A row without a value that is not marked as failed has not been measured
+yet. `import_plan.py` says what happens to each row.
 
-An export of a campaign is a results file, too. Its column `exported_from` names the campaign, so that the tickets
-of another campaign are not taken for tickets of this one.
+An export of a campaign is a results file, too. Its column `exported_from` names the campaign, so that the
+tickets of another campaign are not taken for tickets of this one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Cells of a CSV file that a spreadsheet would run as a formula are written as text, and read back unchanged.
 
-A text that begins with =, +, -, @, a tab or a carriage return gets an apostrophe in front. So does one that begins
-with apostrophes before such a character, which makes the rule reversible. Numbers stay as they are.
+A text that begins with =, +, -, @, a tab or a carriage return gets an apostrophe in front. So does one that
+begins with apostrophes before such a character, which makes the rule reversible. Numbers stay as they are.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ ForceOption = Annotated[
     bool,
     typer.Option(
         "--force",
-        help="Replace the output file if it exists. The table of candidates and databases are never replaced.",
+        help="Replace the output file if it exists; never the table of candidates or a database.",
     ),
 ]
 

@@ -144,7 +144,7 @@ def untell(
     who: Who = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove recorded results. They stay in the record that `history` shows, and their tickets are open again.
+    """Remove recorded results. `history` still shows them, and their tickets are open again.
 
     The next ask computes the model anew from the other results.
     """

@@ -1,7 +1,7 @@
 """Plain data with arrays in one npz archive: the arrays as they are, the rest as JSON. Nothing is pickled.
 
-An archive holds a digest of its contents, so that one that was changed by hand or by a fault is refused when it
-is read instead of failing, or deciding wrongly, later.
+An archive holds a digest of its contents, so that one that was changed by hand or by a fault is refused when
+it is read instead of failing, or deciding wrongly, later.
 """
 
 from __future__ import annotations

@@ -91,8 +91,8 @@ def apply_changes(
     """Correct and remove results. A state that includes one of them is marked as stale."""
     if not changes:
         return
-    number, moment = store.revision(connection), now_text()
-    for number, change in enumerate(changes, start=number + 1):
+    before, moment = store.revision(connection), now_text()
+    for number, change in enumerate(changes, start=before + 1):
         row = {name: getattr(change.result, name) for name in ("sequence", "ticket", "arm", "file", "row")}
         row |= {"action": REMOVED if change.removed else CORRECTED, "who": who, "why": why, "at": moment}
         row |= {"old_value": change.result.value, "new_value": change.value}

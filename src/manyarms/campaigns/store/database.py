@@ -2,8 +2,8 @@
 
 A reader sees the database at one moment (the WAL snapshot of SQLite, REPEATABLE READ on PostgreSQL). Writers
 wait for each other (BEGIN IMMEDIATE on SQLite; on PostgreSQL the caller locks the row of the campaign), so
-whatever a writer reads inside its transaction is still true when it commits. A file that cannot be written, for
-example on a read-only mount, can still be read.
+whatever a writer reads inside its transaction is still true when it commits. A file that cannot be written,
+for example on a read-only mount, can still be read.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ class Database:
         """The file that SQLite would write, of a database in memory."""
         connection = self._engine.raw_connection()
         try:
-            data = bytearray(connection.driver_connection.serialize())
+            driver: Any = connection.driver_connection
+            data = bytearray(driver.serialize())
         finally:
             connection.close()
         data[_FORMAT_VERSIONS] = b"\2\2"  # as `journal_mode = WAL` leaves them

@@ -67,8 +67,8 @@ class Snapshot:
     results: tuple[StoredResult, ...]
     forgotten: tuple[int, ...]  # tickets forgotten after `folded`
     revision: int = 0  # the number of corrections
-    # If a result that `state` includes was corrected: every ticket with its arm, to begin again. Then `folded`
-    # is 0, and only the tickets, the design and the counters of `state` are still valid.
+    # If a result that `state` includes was corrected: every ticket with its arm, to begin again. Then
+    # `folded` is 0, and only the tickets, the design and the counters of `state` are still valid.
     issued: tuple[tuple[int, int], ...] | None = None
 
 

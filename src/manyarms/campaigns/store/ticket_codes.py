@@ -1,9 +1,10 @@
 """The names of tickets, such as 7-k3f5m: a number and a check.
 
-Ticket numbers follow from the results, so an ask that fails and is repeated uses the same numbers, possibly for
-other candidates. A file that a failed ask has left behind must not be mistaken for a batch that was handed out.
-Each attempt to hand out a batch therefore draws a random nonce, which is stored only if the attempt succeeds, and
-the check follows from the campaign, the nonce and the number. One of 800 000 checks is accepted for a ticket.
+Ticket numbers follow from the results, so an ask that fails and is repeated uses the same numbers, possibly
+for other candidates. A file that a failed ask has left behind must not be mistaken for a batch that was
+handed out. Each attempt to hand out a batch therefore draws a random nonce, which is stored only if the
+attempt succeeds, and the check follows from the campaign, the nonce and the number. One of 800 000 checks is
+accepted for a ticket.
 
 Tickets handed out before there were checks have no nonce, and their name is the number.
 """

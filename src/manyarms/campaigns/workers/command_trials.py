@@ -99,7 +99,7 @@ def _json_value(line: str) -> float | None:
 
 
 def last_number(text: str) -> float:
-    """The last separate number in the output. No number, a comma between digits or an infinity is a failure."""
+    """The last separate number in the output; digits with a comma between them are a failure."""
     for line in reversed(text.splitlines()):
         for piece in reversed(line.split()):
             for word in reversed(_SEPARATORS.split(piece)):
@@ -108,8 +108,8 @@ def last_number(text: str) -> float:
                     continue
                 if ambiguous := _AMBIGUOUS.search(line):
                     raise TrialFailedError(
-                        f"{shown(line.strip())} is ambiguous at {shown(ambiguous[0])}, one number or two: print "
-                        f'a decimal point and no separator of thousands, or a line such as {{"value": 1.5}}'
+                        f"{shown(line.strip())} is ambiguous at {shown(ambiguous[0])}, one number or two: "
+                        f'print a decimal point and no thousands separator, or a line such as {{"value": 1.5}}'
                     )
                 return usable(value)
     raise TrialFailedError("the program printed no number")

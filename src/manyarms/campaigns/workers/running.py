@@ -252,7 +252,8 @@ class _Runner:
             )  # fmt: skip
         self._unrecorded.append(path)
         files = " ".join(map(str, self._unrecorded))
-        return f"saved {counted(len(outcomes), 'result')} to a file; import with `manyarms tell` each of: {files}"
+        saved = counted(len(outcomes), "result")
+        return f"saved {saved} to a file; import with `manyarms tell` each of: {files}"
 
     def _count(self, outcome: ReportedResult) -> None:
         tally, sign = self.tally, self.campaign.settings.sign
