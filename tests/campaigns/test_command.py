@@ -29,7 +29,9 @@ def fill_in(path: Path) -> None:
     with open(path, newline="") as stream:
         rows = list(csv.DictReader(stream))
     for row in rows:
-        row["value"] = repr(value_of(float(row["x1"]), float(row["x2"]), int(row["ticket"].partition("-")[0])))
+        row["value"] = repr(
+            value_of(float(row["x1"]), float(row["x2"]), int(row["ticket"].partition("-")[0]))
+        )
     with open(path, "w", newline="") as stream:
         writer = csv.DictWriter(stream, list(rows[0]))
         writer.writeheader()

@@ -151,7 +151,7 @@ def test_results_the_database_does_not_take_are_put_in_a_file(tmp_path, monkeypa
             raise errors.DatabaseError("disk full")
 
         monkeypatch.setattr(campaign, "tell", refuse)
-        with pytest.raises(errors.DatabaseError, match="saved 1 result to a file.*unrecorded"):
+        with pytest.raises(errors.DatabaseError, match=r"saved 1 result to a file.*unrecorded"):
             run(campaign, Bench, RunPlan(trials=1))
         monkeypatch.undo()
         (rescued,) = tmp_path.glob("unrecorded-*.csv")

@@ -63,7 +63,7 @@ def test_a_file_of_ids_filled_in_later_counts_what_is_new_alone(campaign):
 
 def test_a_grown_last_line_is_not_taken_for_a_known_one(campaign):
     tell(campaign, "name,value\narm 7,1")
-    with pytest.raises(errors.AmbiguousResultsError, match="1 changed .such as arm 7: 1, now 12."):
+    with pytest.raises(errors.AmbiguousResultsError, match=r"1 changed \(such as arm 7: 1, now 12\)"):
         tell(campaign, "name,value\narm 7,12\n")
     assert [value for _, value in values(campaign)] == [1.0]
 

@@ -81,7 +81,7 @@ def record_outcomes(
 
 
 def _named_tickets(store: Store, connection: Connection, rows: Sequence[ReportedResult]) -> dict[int, Any]:
-    named = {each.ticket: f"{each.where}: " for each in rows if each.ticket is not None}
+    named = {each.ticket: each.where and f"{each.where}: " for each in rows if each.ticket is not None}
     return store.named_tickets(connection, named)
 
 
@@ -133,10 +133,10 @@ def _the_result(
     place = f"{row.where}: " if row.where else ""
     subject = f"ticket {row.ticket}" if row.ticket is not None else shown(row.name)
     mine = [r for r in results if (r.ticket == row.ticket if row.ticket is not None else r.name == row.name)]
-    wanted = mine if was is None else [r for r in mine if r.value == (None if was == "failed" else was)]
+    wanted = mine if was is None else _with_value(mine, None if was == "failed" else float(was))
     if not mine:
         raise CorrectionError(f"{place}{subject} has no result")
-    values = ", ".join("failed" if r.value is None else f"{r.value:g}" for r in mine)
+    values = ", ".join("failed" if r.value is None else repr(r.value) for r in mine)
     if not wanted:
         raise CorrectionError(f"{place}{subject} has no result {was}; its results are {values}")
     if len({r.value for r in wanted}) > 1:
@@ -144,6 +144,12 @@ def _the_result(
             f"{place}{subject} has {len(mine)} results: {values}; "
             f"name one by its ticket or by its present value (--was, or a column 'was')"
         )
-    return max(
-        wanted, key=lambda r: (r.ticket is None, r.sequence)
-    )  # equal values: the latest without a ticket
+    return max(wanted, key=lambda r: (r.ticket is None, r.sequence))  # the latest without a ticket
+
+
+def _with_value(results: Sequence[RecordedResult], value: float | None) -> list[RecordedResult]:
+    """The results with this value or, if there is none, with the six digits that tables show of it."""
+    exact = [r for r in results if r.value == value]
+    if exact or value is None:
+        return exact
+    return [r for r in results if r.value is not None and f"{r.value:.6g}" == f"{value:.6g}"]

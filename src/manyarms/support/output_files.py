@@ -73,7 +73,7 @@ class OutputFile:
     force: bool = False
     never: tuple[Path, ...] = ()
     _kept: Path | None = field(default=None, repr=False)  # the replaced file, until it is certain
-    _placed: tuple[int, int] | None = field(default=None, repr=False)  # device and inode of the new file
+    _placed: tuple[int, ...] | None = field(default=None, repr=False)  # identifies the new file
 
     def check(self) -> None:
         """Raise an error unless the file may be written."""
@@ -103,7 +103,7 @@ class OutputFile:
 
     def _move(self, partial: Path) -> None:
         """Give the complete file its name, and keep what it replaces until `settle`."""
-        found = os.stat(partial)
+        placed = _identity(partial)
         if self.force:
             if self.path.exists():
                 self._kept = self._beside("old")
@@ -112,7 +112,7 @@ class OutputFile:
             os.replace(partial, self.path)
         else:
             place_new(partial, self.path)
-        self._placed = found.st_dev, found.st_ino
+        self._placed = placed
         flush_folder(self.path.parent)
 
     def settle(self) -> None:
@@ -128,12 +128,18 @@ class OutputFile:
         if placed is None:
             return
         with suppress(OSError):
-            found = os.stat(self.path)
-            if (found.st_dev, found.st_ino) == placed:
+            if _identity(self.path) == placed:
                 if kept is None:
                     self.path.unlink()
                 else:
                     os.replace(kept, self.path)
+        if kept is not None:
+            kept.unlink(missing_ok=True)
+
+
+def _identity(path: Path) -> tuple[int, ...]:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino, found.st_mtime_ns
 
 
 @contextmanager

@@ -109,7 +109,7 @@ def last_number(text: str) -> float:
                 if ambiguous := _AMBIGUOUS.search(line):
                     raise TrialFailedError(
                         f"{shown(line.strip())} is ambiguous at {shown(ambiguous[0])}, one number or two: "
-                        f'print a decimal point and no thousands separator, or a line such as {{"value": 1.5}}'
+                        f'print a decimal point and no thousands separator, or a line like {{"value": 1.5}}'
                     )
                 return usable(value)
     raise TrialFailedError("the program printed no number")
