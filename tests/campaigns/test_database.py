@@ -49,8 +49,10 @@ def test_what_is_no_campaign_is_refused_and_left_alone(tmp_path):
     with pytest.raises(errors.DatabaseError, match="not a database"):
         Campaign(tmp_path / "text.db")
     sqlite3.connect(tmp_path / "other.db").execute("CREATE TABLE mine (x)").connection.close()
+    before = (tmp_path / "other.db").read_bytes()
     with pytest.raises(errors.NoCampaignError, match="a database of another program, not a campaign"):
         Campaign(tmp_path / "other.db")
+    assert (tmp_path / "other.db").read_bytes() == before
     with pytest.raises(errors.NoCampaignError, match="no such campaign"):
         Campaign(tmp_path / "none.db")
     assert not (tmp_path / "none.db").exists()

@@ -158,6 +158,34 @@ def test_results_the_database_does_not_take_are_put_in_a_file(tmp_path, monkeypa
         assert campaign.tell_file(rescued).new == 1
 
 
+def test_every_file_of_results_that_could_not_be_recorded_is_named(tmp_path, monkeypatch):
+    """The first result is refused, and so is the second, which the run records at its end."""
+    monkeypatch.chdir(tmp_path)
+    second = threading.Event()
+
+    class Late(Bench):
+        def measure(self, job, timeout):
+            if job.ticket:
+                assert second.wait(30)
+            return super().measure(job, timeout)
+
+        def close(self):
+            second.set()
+
+    def refuse(outcomes):
+        raise errors.DatabaseError("disk full")
+
+    with made(tmp_path) as campaign:
+        monkeypatch.setattr(campaign, "tell", refuse)
+        with pytest.raises(errors.DatabaseError) as problem:
+            run(campaign, Late, RunPlan(workers=2, batch=2))
+        monkeypatch.undo()
+        rescued = sorted(path.name for path in tmp_path.glob("unrecorded-*.csv"))
+        assert len(rescued) == 2
+        assert all(name in str(problem.value) for name in rescued)
+        assert sum(campaign.tell_file(tmp_path / name).new for name in rescued) == 2
+
+
 def test_what_was_measured_when_a_run_is_interrupted_is_told(tmp_path):
     """The interrupt comes while the first result is being recorded, after two more trials have ended.
 

@@ -21,7 +21,7 @@ from urllib.parse import quote
 from sqlalchemy import URL, Connection, Engine, QueuePool, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
-from manyarms.campaigns.store.schema import STEPS, check_version, upgrade, version
+from manyarms.campaigns.store.schema import STEPS, VERSIONS, check_version, upgrade, version
 from manyarms.campaigns.text import masked
 from manyarms.errors import DamagedCampaignError, DatabaseError, MissingExtraError, NoCampaignError
 
@@ -39,11 +39,12 @@ class Address:
     url: URL
     name: str
     file: Path | None
+    given: str = ""  # as the user wrote it, which may contain a password
 
     def __str__(self) -> str:
         if self.file is not None:
             return str(self.file)
-        return masked(f"{self.url.set(drivername='postgresql').render_as_string()}#{self.name}")
+        return masked(self.given if "#" in self.given else f"{self.given}#{self.name}")
 
 
 def address(campaign: str | Path) -> Address:
@@ -59,7 +60,7 @@ def address(campaign: str | Path) -> Address:
         url = make_url(server).set(drivername="postgresql+psycopg")
     except (ArgumentError, ValueError):  # their messages may contain a part of the password
         raise DatabaseError(f"{masked(given)}: invalid database address; {_FORM}") from None
-    return Address(url, name or "default", None)
+    return Address(url, name or "default", None, given)
 
 
 class Database:
@@ -204,8 +205,11 @@ def _engine(where: Address) -> Engine:
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
     connection.isolation_level = None  # `_begin_sqlite` starts transactions, not the driver
-    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+    for pragma in ("synchronous = FULL", "foreign_keys = ON"):
         connection.execute(f"PRAGMA {pragma}")
+    campaign = "SELECT 1 FROM sqlite_master WHERE name = ?"
+    if connection.execute(campaign, (VERSIONS.name,)).fetchone():  # a file of another program stays as it is
+        connection.execute("PRAGMA journal_mode = WAL")
 
 
 def _begin_sqlite(connection: Connection) -> None:
