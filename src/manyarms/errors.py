@@ -202,6 +202,10 @@ class DatabaseError(CampaignError, RuntimeError):
     """The database cannot be used: not reachable, not writable, full, locked for too long, or damaged."""
 
 
+class DamagedCampaignError(DatabaseError):
+    """The stored settings or the saved state of a campaign were changed by a fault or by hand."""
+
+
 class ChangedPoolError(CampaignError, ValueError):
     """The pool file is missing, or is no longer the one the campaign was created with."""
 
@@ -220,3 +224,11 @@ class SettingsError(ManyarmsError, ValueError):
 
 class ResultsFileError(ManyarmsError, ValueError):
     """A results file that cannot be imported; the message names file and row. Nothing is imported from it."""
+
+
+class AmbiguousResultsError(ResultsFileError):
+    """A results file that differs from its earlier version in a way that has several meanings."""
+
+
+class CorrectionError(ManyarmsError, ValueError):
+    """A correction that does not name exactly one recorded result; nothing was changed."""

@@ -59,8 +59,19 @@ def made(folder: Path, name: str = "c.db", **changes: Any) -> Campaign:
 
 def results(issued: Iterable[Issued], sign: float = 1.0) -> str:
     """A results file for these tickets."""
-    values = {i.ticket: value_of(float(i.columns["x1"]), float(i.columns["x2"]), i.ticket) for i in issued}
+    values = {i.code: value_of(float(i.columns["x1"]), float(i.columns["x2"]), i.ticket) for i in issued}
     return "\n".join(["ticket,value", *(f"{ticket},{sign * v!r}" for ticket, v in values.items())]) + "\n"
+
+
+def coded(campaign: Campaign, text: str) -> str:
+    """The text of a results file whose first column has numbers of tickets, with the names of the tickets."""
+    with campaign.store.reading() as connection:
+        codes = {str(each.ticket): each.code for each in campaign.store.tickets(connection)}
+    header, *lines = text.split("\n")
+    if not header.startswith("ticket,"):
+        return text
+    cells = (line.partition(",") for line in lines)
+    return "\n".join([header, *(codes.get(ticket, ticket) + comma + rest for ticket, comma, rest in cells)])
 
 
 def step(campaign: Campaign, n: int | None = None) -> list[int]:

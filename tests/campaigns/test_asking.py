@@ -95,8 +95,8 @@ def test_predictions_follow_the_units_of_the_values(tmp_path):
             assert [each.id for each in issued] == [each.id for each in same]
             for campaign, scale, shift in ((plain, 1.0, 0.0), (far, 256.0, 1024.0)):
                 rows = [
-                    (i.ticket, value_of(float(i.columns["x1"]), float(i.columns["x2"]), i.ticket))
-                    for i in issued
+                    (i.code, value_of(float(i.columns["x1"]), float(i.columns["x2"]), i.ticket))
+                    for i in (issued if campaign is plain else same)
                 ]
                 text = "".join(f"{t},{scale * v + shift!r}\n" for t, v in rows)
                 campaign.tell_bytes(f"ticket,value\n{text}".encode(), "r")
@@ -129,7 +129,7 @@ def test_failed_arms_are_left_out_and_forgotten_ones_come_back(tmp_path):
         step(campaign, 20)
         lost, failed = campaign.ask(5), campaign.ask(5)
         campaign.forget([each.ticket for each in lost])
-        rows = "".join(f"{each.ticket},,yes\n" for each in failed)
+        rows = "".join(f"{each.code},,yes\n" for each in failed)
         assert campaign.tell_bytes(f"ticket,value,failed\n{rows}".encode(), "r").failed == 5
         every = campaign.ask(120 - 20 - 5)
         assert {each.id for each in lost} <= {each.id for each in every}

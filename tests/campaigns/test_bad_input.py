@@ -15,9 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from manyarms.campaigns.campaign import Campaign
-from manyarms.campaigns.pool_file import files
 from manyarms.campaigns.queries import history, ticket_counts
-from tests.campaigns.support import COMMAND, Done, cli, command, made, results, write_pool
+from manyarms.campaigns.spreadsheet_cells import from_text_cell
+from manyarms.support import output_files
+from tests.campaigns.support import COMMAND, Done, cli, coded, command, made, results, write_pool
 
 BAD_INPUT, BAD_CAMPAIGN, NOTHING = 3, 4, 5
 STRANGE = [
@@ -174,7 +175,8 @@ def test_results_that_cannot_be_leave_nothing_behind(tmp_path):
         ("name,value\narm 0,1\nnobody,1\n", ["'nobody'"]),
         ("ticket,value\n0,1\n1,x\n", ["line 3", "'x'"]),
     ):
-        path.write_text(text)
+        with Campaign(tmp_path / "c.db") as campaign:
+            path.write_text(coded(campaign, text))
         refused(cli("tell", tmp_path / "c.db", path), BAD_INPUT, *words)
     refused(cli("tell", tmp_path / "c.db", tmp_path / "none.csv"), BAD_INPUT, "none.csv")
     path.write_bytes(b"\xff\xfe\x00")
@@ -204,8 +206,9 @@ def test_usage_errors_have_their_own_code(tmp_path):
     ):
         assert cli(*arguments).code == 2
     refused(cli("run", tmp_path / "c.db", "--command", "echo {colour}"), BAD_INPUT, "{colour}")
-    for ticket in ("5", "99999999999999999999999"):
-        refused(cli("forget", tmp_path / "c.db", ticket), BAD_INPUT, f"ticket {ticket}")
+    refused(cli("forget", tmp_path / "c.db", "5"), BAD_INPUT, "ticket 5 was never handed out")
+    for ticket in ("99999999999999999999999", "seven", "7-"):
+        refused(cli("forget", tmp_path / "c.db", ticket), BAD_INPUT, ticket, "is not a ticket")
     refused(
         cli("export", tmp_path / "c.db", tmp_path / "all.ods"),
         BAD_CAMPAIGN,
@@ -226,7 +229,8 @@ def test_strange_ids_and_columns_go_in_and_out_unharmed(tmp_path):
     assert cli("ask", place, "-n", len(STRANGE), "--out", tmp_path / "b.csv").code == 0
     with open(tmp_path / "b.csv", newline="") as stream:
         rows = list(csv.DictReader(stream))
-    assert sorted(row[column] for row in rows) == sorted(STRANGE)
+    assert sorted(from_text_cell(row[column]) for row in rows) == sorted(STRANGE)
+    assert "'=1+1" in {row[column] for row in rows}
     with open(tmp_path / "r.csv", "w", newline="") as stream:
         writer = csv.writer(stream)
         writer.writerow([column, "value"])
@@ -244,7 +248,7 @@ def test_strange_ids_and_columns_go_in_and_out_unharmed(tmp_path):
         assert harm not in page
     assert cli("export", place, tmp_path / "all.csv").code == 0
     with open(tmp_path / "all.csv", newline="") as stream:
-        assert sorted(row["id"] for row in csv.DictReader(stream)) == sorted(STRANGE)
+        assert sorted(from_text_cell(row["id"]) for row in csv.DictReader(stream)) == sorted(STRANGE)
 
 
 # ------------------------------------------------------------------ folders and disks that refuse
@@ -304,7 +308,8 @@ def test_a_batch_that_cannot_take_its_place_is_not_handed_out(tmp_path, monkeypa
     def refuse(source, target):
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(files.os, "replace", refuse)
+    monkeypatch.setattr(output_files.os, "link", refuse)
+    monkeypatch.setattr(output_files.os, "replace", refuse)
     refused(cli("ask", tmp_path / "c.db", "--out", tmp_path / "b.csv"), BAD_CAMPAIGN, "b.csv")
     with Campaign(tmp_path / "c.db") as campaign:
         assert ticket_counts(campaign)["open"] == 0

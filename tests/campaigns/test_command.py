@@ -29,7 +29,9 @@ def fill_in(path: Path) -> None:
     with open(path, newline="") as stream:
         rows = list(csv.DictReader(stream))
     for row in rows:
-        row["value"] = repr(value_of(float(row["x1"]), float(row["x2"]), int(row["ticket"])))
+        row["value"] = repr(
+            value_of(float(row["x1"]), float(row["x2"]), int(row["ticket"].partition("-")[0]))
+        )
     with open(path, "w", newline="") as stream:
         writer = csv.DictWriter(stream, list(rows[0]))
         writer.writeheader()
@@ -124,8 +126,11 @@ def test_results_come_in_by_a_pipe_and_batches_go_out_by_one(tmp_path):
     assert command("new", "c.db", "--pool", "pool.csv", "--id", "name", *OPTIONS, cwd=tmp_path).code == 0
     out = command("ask", "c.db", "-n", 2, "--out", "-", cwd=tmp_path)
     rows = list(csv.DictReader(out.out.splitlines()))
-    assert [row["ticket"] for row in rows] == ["0", "1"]
+    codes = [row["ticket"] for row in rows]
+    assert [code.partition("-")[0] for code in codes] == ["0", "1"]
     again = command("ask", "c.db", "--again", "--json", cwd=tmp_path).json["tickets"]
     assert [each["id"] for each in again] == [row["name"] for row in rows]
-    assert command("tell", "c.db", "-", text="ticket,value\n0,1\n1,2\n", cwd=tmp_path).code == 0
+    assert [(each["ticket"], each["number"]) for each in again] == [(codes[0], 0), (codes[1], 1)]
+    text = f"ticket,value\n{codes[0]},1\n{codes[1]},2\n"
+    assert command("tell", "c.db", "-", text=text, cwd=tmp_path).code == 0
     assert len(command("history", "c.db", "--json", cwd=tmp_path).json["results"]) == 2

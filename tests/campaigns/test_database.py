@@ -49,8 +49,10 @@ def test_what_is_no_campaign_is_refused_and_left_alone(tmp_path):
     with pytest.raises(errors.DatabaseError, match="not a database"):
         Campaign(tmp_path / "text.db")
     sqlite3.connect(tmp_path / "other.db").execute("CREATE TABLE mine (x)").connection.close()
-    with pytest.raises(errors.NoCampaignError, match="the database holds no campaign"):
+    before = (tmp_path / "other.db").read_bytes()
+    with pytest.raises(errors.NoCampaignError, match="a database of another program, not a campaign"):
         Campaign(tmp_path / "other.db")
+    assert (tmp_path / "other.db").read_bytes() == before
     with pytest.raises(errors.NoCampaignError, match="no such campaign"):
         Campaign(tmp_path / "none.db")
     assert not (tmp_path / "none.db").exists()
@@ -109,7 +111,7 @@ def test_who_comes_second_neither_takes_nor_harms_what_the_first_made(tmp_path, 
 
 @pytest.mark.parametrize("there", [False, True])
 def test_where_a_disk_knows_no_links_nothing_is_replaced_either(tmp_path, monkeypatch, there):
-    def no_links(source, target):
+    def no_links(source, target, **folders):
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(creation.os, "link", no_links)

@@ -47,6 +47,8 @@ DEFAULTS = {
         "--storage": "(float64; float32 for large pools)",
     },
     "ask": {"-n": "(the policy's stopping rule decides)", "--lease": "(never)", "--until-gap": "(never)"},
+    "correct": {"--who": "(the user and the machine)"},
+    "untell": {"--who": "(the user and the machine)"},
     "add": {
         "--delimiter": "(found)",
         "--encoding": "(found)",
@@ -57,6 +59,7 @@ DEFAULTS = {
     "history": {"--last": "20"},
     "report": {"--html": "(NAME.html, after the campaign's name)", "-k": "20"},
     "run": {
+        "--value-pattern": "(the last number)",
         "--workers": "1",
         "--batch": "(no rounds: a free worker never waits)",
         "--trials": "(no limit)",
@@ -130,7 +133,7 @@ def test_defaults_of_new(tmp_path: Path) -> None:
         assert campaign.pool.names == ["x1", "x2"]
         assert campaign.settings.storage == "float64"
         issued = campaign.ask()
-        rows = "".join(f"{each.ticket},{each.columns['x1']}\n" for each in issued)
+        rows = "".join(f"{each.code},{each.columns['x1']}\n" for each in issued)
         campaign.tell_bytes(f"ticket,value\n{rows}".encode(), "r.csv")
         run, _ = current(campaign.model_input, snapshot(campaign))
         assert run.policy.width == 1.5

@@ -167,7 +167,7 @@ def test_awkward_pools_and_results_keep_going_and_say_what_was_assumed(tmp_path,
     for size in (None, 7, 7, None):
         with Campaign(place) as campaign:
             issued = campaign.ask(size)
-            outcomes = [(each.ticket, value(each.arm)) for each in issued]
+            outcomes = [(each.code, value(each.arm)) for each in issued]
             rows = "".join(f"{t},{'' if v is None else repr(v)},{v is None}\n" for t, v in outcomes)
             told += campaign.tell_bytes(f"ticket,value,failed\n{rows}".encode(), "r").new
             assert all(np.isfinite([each.predicted, each.predicted_std]).all() for each in issued)

@@ -1,4 +1,4 @@
-"""Campaigns of version 2, go on: their tables are upgraded and their state is read."""
+"""Campaigns of versions 2 and 3 go on: their tables are upgraded and their state is read."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from manyarms import errors
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.pool_file.source import Source
 from manyarms.campaigns.queries import best, history
@@ -19,14 +20,14 @@ from tests.campaigns.support import cli, step, write_pool
 DATA = Path(__file__).parent / "data"
 
 
-def restored(folder: Path, name: str) -> Campaign:
-    """A campaign with 32 results, one open ticket and one forgotten, as version 2 left it."""
+def restore(folder: Path, name: str, version: int = 2) -> Path:
+    """A campaign with 32 results of tickets, one open ticket and one forgotten, as that version left it."""
     write_pool(folder)
     connection = sqlite3.connect(folder / "c.db")
-    connection.executescript((DATA / f"version_2_{name}.sql").read_text(encoding="utf-8"))
-    assert connection.execute("SELECT version FROM manyarms_schema").fetchone() == (2,)
+    connection.executescript((DATA / f"version_{version}_{name}.sql").read_text(encoding="utf-8"))
+    assert connection.execute("SELECT version FROM manyarms_schema").fetchone() == (version,)
     connection.close()
-    return Campaign(folder / "c.db")
+    return folder / "c.db"
 
 
 # What `best(campaign, 3, everywhere=True)` said in version 2. Two results are newer than the saved state, and
@@ -47,7 +48,7 @@ EXPECTED = {
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_campaign_of_version_2_goes_on(tmp_path: Path, name: str) -> None:
-    with restored(tmp_path, name) as campaign:
+    with Campaign(restore(tmp_path, name)) as campaign:
         found = best(campaign, 3, everywhere=True)
         assert [row.id for row in found] == [id for id, _, _ in EXPECTED[name]]
         assert [row.mean for row in found] == pytest.approx([mean for _, mean, _ in EXPECTED[name]], abs=1e-5)
@@ -73,10 +74,54 @@ def test_a_category_of_an_earlier_version_keeps_its_texts(tmp_path: Path) -> Non
     assert pool.names == ["x", "c = NA", "c = none", "c = zinc"]
 
 
+# What `best(campaign, 3, everywhere=True)` and `ask(5)` said in version 3.
+EXPECTED_3 = {
+    "given": (
+        [("arm 23", 0.9577548073956805), ("arm 52", 0.9562636598218099), ("arm 32", 0.948562337794874)],
+        [23, 32, 23, 23, 32],
+    ),
+    "learned": (
+        [("arm 77", 0.9654107248936457), ("arm 23", 0.9629584657331027), ("arm 32", 0.9468028194766954)],
+        [74, 67, 65, 80, 46],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED_3)
+def test_a_campaign_of_version_3_goes_on_with_the_same_candidates(tmp_path: Path, name: str) -> None:
+    top, asked = EXPECTED_3[name]
+    with Campaign(restore(tmp_path, name, version=3)) as campaign:
+        found = best(campaign, 3, everywhere=True)
+        assert [(row.id, row.mean) for row in found] == [(id, pytest.approx(mean)) for id, mean in top]
+        issued = campaign.ask(5)
+        assert [(each.ticket, each.arm) for each in issued] == list(enumerate(asked, start=34))
+
+
+def test_tickets_of_version_3_are_accepted_by_their_number_and_new_ones_are_not(tmp_path: Path) -> None:
+    with Campaign(restore(tmp_path, "given", version=3)) as campaign:
+        assert [each.code for each in campaign.open_tickets()] == ["32"]
+        told = campaign.tell_bytes(b"ticket,value\n32,0.5\n33,0.6\n", "r.csv")  # one open, one forgotten
+        assert (told.new, told.late) == (2, 1)
+        (new,) = campaign.ask(1)
+        assert new.code.startswith("34-")
+        with pytest.raises(errors.UnknownTicketError, match="ticket 34 has no check"):
+            campaign.tell_bytes(b"ticket,value\n34,0.5\n", "r.csv")
+        assert campaign.tell_bytes(f"ticket,name,value\n34,{new.id},0.5\n".encode(), "r.csv").new == 1
+
+
+def test_files_of_ids_imported_by_version_3_are_recognised(tmp_path: Path) -> None:
+    """Their names were not recorded; the file held arm 5 twice and arm 6 once."""
+    with Campaign(restore(tmp_path, "given", version=3)) as campaign:
+        before = len(history(campaign))
+        text = "name,value\narm 6,0.25\narm 5,0.5\narm 5,0.5\n"
+        told = campaign.tell_bytes(text.encode(), "any name.csv")
+        assert (told.new, told.known) == (0, 3)
+        assert campaign.tell_bytes(f"{text}arm 9,0.125\n".encode(), "any name.csv").new == 1
+        assert len(history(campaign)) == before + 1
+
+
 def test_a_damaged_state_of_version_2_is_named_in_one_line(tmp_path: Path) -> None:
-    with restored(tmp_path, "given"):
-        pass
-    connection = sqlite3.connect(tmp_path / "c.db")
+    connection = sqlite3.connect(restore(tmp_path, "given"))
     data = connection.execute("SELECT data FROM states").fetchone()[0]
     with np.load(io.BytesIO(data)) as archive:
         arrays = {name: archive[name] for name in archive.files}

@@ -52,7 +52,7 @@ def test_history_exports_and_the_report_agree(tmp_path):
     with made(tmp_path) as campaign:
         step(campaign, 6)
         lost = campaign.ask(3)
-        campaign.tell_bytes(f"ticket,value,failed\n{lost[0].ticket},,1\n".encode(), "r.csv")
+        campaign.tell_bytes(f"ticket,value,failed\n{lost[0].code},,1\n".encode(), "r.csv")
         campaign.tell_bytes(b"name,value\narm 5,0.5\n", "r.csv")
         told, page = history(campaign), collect_report(campaign, k=3, optimum=1.0)
         assert export(campaign, tmp_path / "all.csv") == export(campaign, tmp_path / "all.parquet") == 8

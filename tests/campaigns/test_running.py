@@ -178,7 +178,7 @@ def test_two_workers_who_measured_the_same_ticket_have_both_measured_something(t
 
         class Overtaken(Bench):
             def measure(self, job, timeout):
-                other.tell_bytes(b"ticket,value\n0,0.25\n", "r.csv")
+                other.tell_bytes(f"ticket,value\n{job.code},0.25\n".encode(), "r.csv")
                 return super().measure(job, timeout)
 
         run(campaign, Overtaken, RunPlan(trials=1))
@@ -194,11 +194,39 @@ def test_results_the_database_does_not_take_are_put_in_a_file(tmp_path, monkeypa
             raise errors.DatabaseError("disk full")
 
         monkeypatch.setattr(campaign, "tell", refuse)
-        with pytest.raises(errors.DatabaseError, match="saved 1 result to unrecorded"):
+        with pytest.raises(errors.DatabaseError, match=r"saved 1 result to a file.*unrecorded"):
             run(campaign, Bench, RunPlan(trials=1))
         monkeypatch.undo()
         (rescued,) = tmp_path.glob("unrecorded-*.csv")
         assert campaign.tell_file(rescued).new == 1
+
+
+def test_every_file_of_results_that_could_not_be_recorded_is_named(tmp_path, monkeypatch):
+    """The first result is refused, and so is the second, which the run records at its end."""
+    monkeypatch.chdir(tmp_path)
+    second = threading.Event()
+
+    class Late(Bench):
+        def measure(self, job, timeout):
+            if job.ticket:
+                assert second.wait(30)
+            return super().measure(job, timeout)
+
+        def close(self):
+            second.set()
+
+    def refuse(outcomes):
+        raise errors.DatabaseError("disk full")
+
+    with made(tmp_path) as campaign:
+        monkeypatch.setattr(campaign, "tell", refuse)
+        with pytest.raises(errors.DatabaseError) as problem:
+            run(campaign, Late, RunPlan(workers=2, batch=2))
+        monkeypatch.undo()
+        rescued = sorted(path.name for path in tmp_path.glob("unrecorded-*.csv"))
+        assert len(rescued) == 2
+        assert all(name in str(problem.value) for name in rescued)
+        assert sum(campaign.tell_file(tmp_path / name).new for name in rescued) == 2
 
 
 def test_what_was_measured_when_a_run_is_interrupted_is_told(tmp_path):

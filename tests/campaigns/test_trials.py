@@ -15,8 +15,11 @@ from manyarms.campaigns.workers.command_trials import (
     CommandTrial,
     TrialFailedError,
     last_number,
+    printed_value,
+    value_pattern,
 )
 from manyarms.campaigns.workers.python_trials import PythonTrial
+from tests.campaigns.support import cli, made
 
 STRANGE = "a'b\"c, $(touch harm); `touch harm` {x}\n| rm -rf . && echo 5 > harm"
 COLUMNS = ["x1", "a.b", "0", "odd name"]
@@ -48,7 +51,6 @@ def script(tmp_path, code: str) -> str:
         ("{'value': .25}", 0.25),
         ("version 1_000 7", 7.0),
         ("step 10 score 3.5.", 3.5),
-        ("[1,2,3.5]", 3.5),
     ],
 )
 def test_the_last_number_printed(text, number):
@@ -56,11 +58,66 @@ def test_the_last_number_printed(text, number):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "nothing here", "value: nan", "-inf", "1e200", "abc1", "7 1,5", "-1,5."]
+    "text", ["", "nothing here", "value: nan", "-inf", "1e200", "abc1", "7 1,5", "-1,5.", '{"value": 1,5}']
 )
 def test_no_usable_number_is_a_failure(text):
     with pytest.raises(TrialFailedError):
         last_number(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1,234.5", "(3,5)", "[1,2,3.5]", "1.234,5", "1'234.5", "value: 1,5 ± 0,2", "x=1,5 y=7", "1,234\n\n"],
+)
+def test_a_comma_between_digits_is_a_failure_that_says_so(text):
+    with pytest.raises(TrialFailedError, match=r"is ambiguous at .*one number or two"):
+        last_number(text)
+
+
+def test_a_comma_in_an_earlier_line_does_no_harm():
+    assert last_number("read 1,234 molecules\nscore 5.5\n") == 5.5
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ('{"value": 1.5}', 1.5),
+        ('step 1\n{"value": -2, "seconds": 17}\ndone in 17 s, 1,234 kB\n', -2.0),
+        ('{"value": 1}\n{"value": 2e-3}\n{"other": 9}', 0.002),
+    ],
+)
+def test_a_line_of_json_is_the_unambiguous_way(text, number):
+    assert printed_value(text) == number
+
+
+@pytest.mark.parametrize("value", ["null", '"1.5"', "true", "[1]", "NaN", "1e999", "1" + "0" * 400])
+def test_a_line_of_json_without_a_number_is_a_failure(value):
+    with pytest.raises(TrialFailedError, match="value"):
+        printed_value(f'7\n{{"value": {value}}}')
+
+
+def test_a_pattern_says_where_the_value_is(tmp_path):
+    pattern = value_pattern(r"^affinity\s+(\S+)")
+    assert printed_value("affinity -9.5\naffinity -7.25 kcal, 1,234 steps\n3\n", pattern) == -7.25
+    for text, words in (
+        ("7", "does not match"),
+        ("affinity 1,5", "'1,5' is not a number"),
+        ("affinity inf", "usable"),
+    ):
+        with pytest.raises(TrialFailedError, match=words):
+            printed_value(text, pattern)
+    for wrong in ("(", "affinity", "(a)(b)"):
+        with pytest.raises(errors.SettingsError, match="pattern"):
+            value_pattern(wrong)
+    with made(tmp_path) as campaign:
+        place = campaign.store.where.file
+    run = ["run", place, "--trials", 2, "--json"]
+    done = cli(*run, "--command", "echo score 1,234.5 at {x1} in 99 s", "--value-pattern", r"at (\S+)")
+    assert (done.code, done.json["measured"]) == (0, 2)
+    done = cli(*run, "--command", "echo 1,234.5", "--retries", 0)
+    assert (done.json["measured"], done.json["failed"]) == (0, 2)
+    assert "one number or two" in done.json["notes"][0]
+    assert cli(*run, "--python", "a:b", "--value-pattern", "(.)").code == 2
 
 
 def test_arguments_are_filled_in_one_by_one_and_no_shell_sees_them(tmp_path, monkeypatch):

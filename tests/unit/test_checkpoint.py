@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 import zipfile
@@ -14,6 +15,7 @@ from tests.runs import Problem
 
 import manyarms as ma
 from manyarms import errors
+from manyarms.support import archive as archive_module
 
 POLICIES = {
     "bbkb": lambda p: ma.BBKB(**p.settings()),
@@ -131,14 +133,61 @@ def test_damaged_numbers_never_load_as_other_numbers(tmp_path):
             continue
 
 
-def rewritten(path: Path, change) -> None:
+def rewritten(path: Path, change, sealed: bool = True) -> None:
+    """Change the contents of a saved run; `sealed`: with a digest of the changed contents."""
     with np.load(path) as archive:
         arrays = {name: archive[name] for name in archive.files}
+    digest = arrays.pop("digest")
     manifest = json.loads(arrays["manifest"].tobytes())
     change(manifest, arrays)
     arrays["manifest"] = np.frombuffer(json.dumps(manifest).encode(), dtype=np.uint8)
+    if sealed:
+        digest = np.frombuffer(archive_module._digest(arrays), dtype=np.uint8)
+    with open(path, "wb") as stream:
+        np.savez(stream, **arrays, digest=digest)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m, a: m["state"].update(n_batches=7),
+        lambda m, a: m["state"].update(belief=None),
+        lambda m, a: a["state.history.sums"].fill(1.0),
+        lambda m, a: a.update({"state.history.counts": a["state.history.counts"][:-1]}),
+        lambda m, a: m["settings"].update(seed=1),
+    ],
+    ids=["counter", "belief", "rewards", "shorter", "seed"],
+)
+def test_a_run_that_was_changed_by_hand_is_refused_at_loading(tmp_path, change):
+    path = saved(tmp_path)
+    rewritten(path, change, sealed=False)
+    with pytest.raises(errors.CheckpointError, match="do not match their digest"):
+        ma.Optimizer.load(path)
+
+
+def test_a_run_saved_before_there_were_digests_is_read(tmp_path):
+    path = saved(tmp_path)
+    expected = ma.Optimizer.load(path).ask().arms.tolist()
+    with np.load(path) as archive:
+        arrays = {name: archive[name] for name in archive.files if name != "digest"}
+    manifest = json.loads(arrays["manifest"].tobytes()) | {"version": 3}
+    arrays["manifest"] = np.frombuffer(json.dumps(manifest).encode(), dtype=np.uint8)
     with open(path, "wb") as stream:
         np.savez(stream, **arrays)
+    assert ma.Optimizer.load(path).ask().arms.tolist() == expected
+
+
+def test_only_a_saved_run_is_replaced_by_a_saved_run(tmp_path):
+    path = saved(tmp_path)
+    opt = ma.Optimizer.load(path)
+    opt.save(path)
+    (tmp_path / "pool.csv").write_text("name,x\na,1\n")
+    sqlite3.connect(tmp_path / "c.db").execute("CREATE TABLE results (x)").connection.close()
+    for name in ("pool.csv", "c.db"):
+        before = (tmp_path / name).read_bytes()
+        with pytest.raises(errors.CheckpointError, match=f"{name}: .*not a saved run"):
+            opt.save(tmp_path / name)
+        assert (tmp_path / name).read_bytes() == before
 
 
 @pytest.mark.parametrize(
@@ -147,7 +196,7 @@ def rewritten(path: Path, change) -> None:
         (lambda m, a: m.update(version=99), "version 99.*newer release"),
         (
             lambda m, a: m.update(version=2),
-            "version 2, this package reads version 3: load it with the release",
+            "version 2, this package reads version 4: load it with the release",
         ),
         (lambda m, a: m.update(format="something"), "not a saved run"),
         (lambda m, a: m["state"].pop("tickets"), "damaged"),

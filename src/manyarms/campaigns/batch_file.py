@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import IO, Any
 
 from manyarms.campaigns.campaign import Issued
-from manyarms.campaigns.pool_file.files import flush_to_disk
+from manyarms.campaigns.spreadsheet_cells import as_text_cell
 from manyarms.pool.excel import write_sheet
+from manyarms.support.output_files import flush_to_disk
 
 _RESERVED = ("ticket", "predicted_mean", "predicted_sd", "reason", "value")
 
@@ -22,7 +23,7 @@ def batch_lines(issued: Sequence[Issued], id_column: str) -> list[dict[str, Any]
     taken = {*_RESERVED, id_column, "failed"}
     return [
         {
-            "ticket": line.ticket,
+            "ticket": line.code,
             id_column: line.id,
             **{f"pool.{name}" if name in taken else name: cell for name, cell in line.columns.items()},
             "predicted_mean": line.predicted,
@@ -40,10 +41,9 @@ def write_batch(
     """Write the header and the rows, and flush them to disk; without a delimiter, as an Excel file."""
     lines = batch_lines(issued, id_column)
     header = list(lines[0]) if lines else ["ticket", id_column, *_RESERVED[1:]]
+    rows = [list(line.values()) for line in lines]
     if delimiter is None:
-        write_sheet(stream, header, (list(line.values()) for line in lines))
+        write_sheet(stream, header, rows)
     else:
-        writer = csv.DictWriter(stream, header, delimiter=delimiter)
-        writer.writeheader()
-        writer.writerows(lines)
+        csv.writer(stream, delimiter=delimiter).writerows(map(as_text_cell, row) for row in (header, *rows))
     flush_to_disk(stream)

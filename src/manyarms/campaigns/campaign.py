@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -20,26 +20,28 @@ from sqlalchemy import Connection
 
 from manyarms.campaigns.candidates import CampaignCandidates
 from manyarms.campaigns.eligible import Mask
+from manyarms.campaigns.file_versions import Mode
+from manyarms.campaigns.import_plan import ImportSummary, check_tickets
 from manyarms.campaigns.next_batch import Proposal, propose
 from manyarms.campaigns.pool_file.fingerprints import ProgressCallback
 from manyarms.campaigns.pool_file.parts import Candidates
 from manyarms.campaigns.pool_file.source import Source
-from manyarms.campaigns.resolve_settings import resolve
-from manyarms.campaigns.results_file import (
-    RESERVED,
-    ImportSummary,
-    ReportedResult,
-    earlier_versions,
-    file_digest,
-    is_consistent,
-    plan_import,
-    read_results,
+from manyarms.campaigns.recording import (
+    correct_results,
+    import_rows,
+    record_outcomes,
+    record_rows,
+    who_is_this,
 )
+from manyarms.campaigns.resolve_settings import resolve
+from manyarms.campaigns.results_file import RESERVED, ReportedResult, read_results, ticket_row
 from manyarms.campaigns.settings import Request, Settings
+from manyarms.campaigns.store.corrections import Change
 from manyarms.campaigns.store.creation import create_campaign, refuse_existing
 from manyarms.campaigns.store.schema import OPEN, TICKETS
 from manyarms.campaigns.store.store import Snapshot, Store, Ticket, now_text
-from manyarms.errors import ResultsFileError, SettingsError
+from manyarms.campaigns.store.ticket_codes import new_nonce, ticket_code
+from manyarms.errors import DamagedCampaignError, ResultsFileError, SettingsError
 from manyarms.support.validation import non_negative
 
 _NOT_RECORDED = "not recorded"  # the reason of tickets from before reasons were stored
@@ -60,6 +62,7 @@ class Issued:
     reason: str  # why the candidate was chosen (`Batch.why`)
     lower: float | None = None  # lower and upper end of the 90 % prediction interval of a measured value
     upper: float | None = None
+    code: str = field(default="", compare=False)  # the name of the ticket in files, such as 7-k3f5m
 
 
 Deliver = Callable[[list[Issued]], None]
@@ -103,12 +106,19 @@ class Campaign(CampaignCandidates):
         self._elsewhere = None if pool is None else Path(pool)
         try:
             with self.store.reading() as connection:
+                self.store.check(connection)
                 row = self.store.row(connection)
-            self.settings = Settings.from_json(row["settings"])
+            self.settings = self._settings(row["settings"])
             self.created_at: str = row["created_at"]
         except BaseException:
             self.store.close()
             raise
+
+    def _settings(self, text: str) -> Settings:
+        try:
+            return Settings.from_json(text)
+        except (KeyError, ValueError, TypeError, AttributeError) as problem:
+            raise DamagedCampaignError(f"{self.store.where}: damaged settings: {problem!r}") from None
 
     @classmethod
     def new(
@@ -179,7 +189,8 @@ class Campaign(CampaignCandidates):
                 seen = self.store.snapshot(connection)
             ready = self._proposed(seen, order)
             with self.store.writing() as connection:
-                if self.store.batches(connection) == seen.batches:
+                now = self.store.batches(connection), self.store.revision(connection)
+                if now == (seen.batches, seen.revision):
                     return self._hand_out(connection, ready, order)
         with self.store.writing() as connection:
             return self._hand_out(connection, self._proposed(self.store.snapshot(connection), order), order)
@@ -221,7 +232,8 @@ class Campaign(CampaignCandidates):
         return _Ready(proposal, issued, seen.sequence, time.perf_counter() - started)
 
     def _hand_out(self, connection: Connection, ready: _Ready, order: _Order) -> list[Issued]:
-        issued = ready.issued
+        identity, nonce = self.store.identity(connection), new_nonce()
+        issued = [replace(each, code=ticket_code(identity, nonce, each.ticket)) for each in ready.issued]
         self.store.name_arms(connection, {each.arm: each.id for each in issued})
         tickets = [
             {
@@ -231,7 +243,7 @@ class Campaign(CampaignCandidates):
             }
             for each in issued
         ]  # fmt: skip
-        facts = {**ready.proposal.facts, "seconds": ready.seconds, "asked_at": now_text()}
+        facts = {**ready.proposal.facts, "seconds": ready.seconds, "asked_at": now_text(), "nonce": nonce}
         self.store.hand_out(connection, facts, tickets, ready.proposal.state, ready.sequence)
         if order.deliver is not None:
             order.deliver(issued)
@@ -258,62 +270,72 @@ class Campaign(CampaignCandidates):
                 reason=t.reason or _NOT_RECORDED,
                 lower=t.predicted_lower,
                 upper=t.predicted_upper,
+                code=t.code,
             )
             for t, own in zip(tickets, columns, strict=True)
         ]
 
     # ------------------------------------------------------------------ recording results
 
-    def tell_file(self, path: str | Path) -> ImportSummary:
-        """Import a results file atomically; importing it again changes nothing."""
+    def tell_file(self, path: str | Path, mode: Mode = Mode.ASK) -> ImportSummary:
+        """Import a results file atomically; importing it again changes nothing.
+
+        `mode` says what rows by id mean that differ from an earlier version of the file.
+        """
         try:
             data = Path(path).read_bytes()
         except OSError as problem:
             raise ResultsFileError(f"{path}: {problem.strerror}") from None
-        return self.tell_bytes(data, str(path))
+        return self.tell_bytes(data, str(path), mode)
 
-    def tell_bytes(self, data: bytes, name: str) -> ImportSummary:
-        """Import the contents of a results file; `name` appears in error messages."""
+    def tell_bytes(self, data: bytes, name: str, mode: Mode = Mode.ASK) -> ImportSummary:
+        """Import the contents of a results file called `name`."""
+        rows = self.read_results(data, name)
+        measured, file = [row for row in rows if row.measured], {"name": name, "length": len(data)}
+        arms = self._arms_of(measured)
+        with self.store.writing() as connection:
+            told = import_rows(self.store, connection, measured, arms, file, mode, who_is_this())
+        return replace(told, unmeasured=len(rows) - len(measured))
+
+    def read_results(self, data: bytes, name: str) -> list[ReportedResult]:
+        """The rows of a results file."""
+        with self.store.reading() as connection:
+            identity = self.store.identity(connection)
         source = self.settings.source
         own = [plan.name for plan in source.columns]
-        rows = read_results(data, name, self.id_column, source.id is None, own)
-        arms = self._arms_of(rows)
-        with self.store.writing() as connection:
-            number, before = self._known_file(connection, rows, len(data))
-            fresh = [row for row in rows if row.measured and row.row not in before]
-            told = self._write(connection, fresh, arms, lenient=False, file=number)
-        unmeasured = sum(not row.measured for row in rows)
-        return replace(told, known=told.known + len(before), unmeasured=unmeasured)
-
-    def _known_file(
-        self, connection: Connection, rows: Sequence[ReportedResult], length: int
-    ) -> tuple[int, set[int]]:
-        """The number of the file, and its rows that are already recorded from it or an earlier version."""
-        store, digest = self.store, file_digest(rows)
-        now = {"digest": digest, "length": length, "rows": len(rows)}
-        files = store.files(connection)
-        for file in files:
-            if file["digest"] == digest:
-                return file["number"], {number for number, row in enumerate(rows) if row.measured}
-        found = [(store.told_in(connection, file["number"]), file) for file in earlier_versions(rows, files)]
-        fitting = [(told, file) for told, file in found if is_consistent(rows, told)]
-        if not fitting:
-            return store.add_file(connection, now), set()
-        told, earlier = max(fitting, key=lambda each: len(each[0]))
-        store.change_file(connection, earlier, now)
-        return earlier["number"], {row for row in told if rows[row].measured}
+        return read_results(data, name, self.id_column, source.id is None, own, identity)
 
     def tell_rows(self, rows: Sequence[ReportedResult]) -> ImportSummary:
         """Record results atomically, by ticket or by id; a row without a value is skipped."""
-        arms, measured = self._arms_of(rows), [replace(row, row=None) for row in rows if row.measured]
+        measured = [row for row in rows if row.measured]
+        arms = self._arms_of(measured)
         with self.store.writing() as connection:
-            told = self._write(connection, measured, arms, lenient=False, file=None)
+            told = record_rows(self.store, connection, measured, arms)
         return replace(told, unmeasured=len(rows) - len(measured))
 
     def tell(self, outcomes: Sequence[ReportedResult]) -> ImportSummary:
         """Record results of tickets, as `run` does; a second result of a ticket is kept as a replicate."""
         with self.store.writing() as connection:
-            return self._write(connection, outcomes, {}, lenient=True, file=None)
+            return record_outcomes(self.store, connection, outcomes)
+
+    def correct(
+        self,
+        rows: Sequence[ReportedResult],
+        was: Sequence[float | str | None] | None = None,
+        *,
+        why: str | None = None,
+        who: str | None = None,
+        remove: bool = False,
+    ) -> list[Change]:
+        """Correct the results that these rows name, all or none, or with `remove`, remove them.
+
+        `was` are their present values, where a candidate has several results ("failed": a failed trial).
+        """
+        was = [None] * len(rows) if was is None else was
+        with self.store.writing() as connection:
+            return correct_results(
+                self.store, connection, rows, was, who or who_is_this(), why, remove=remove
+            )
 
     def _arms_of(self, rows: Sequence[ReportedResult]) -> dict[str, int]:
         """The arms of ids without a ticket; the pool is read only for ids that the database does not know."""
@@ -328,33 +350,19 @@ class Campaign(CampaignCandidates):
         missing = {name: place for name, place in where.items() if name not in arms}
         return arms | self.source.arms_of(missing) if missing else arms
 
-    def _write(
-        self,
-        connection: Connection,
-        outcomes: Sequence[ReportedResult],
-        arms: Mapping[str, int],
-        lenient: bool,
-        file: int | None,
-    ) -> ImportSummary:
-        store = self.store
-        named = {each.ticket: f"{each.where}: " for each in outcomes if each.ticket is not None}
-        out = store.tickets(connection, TICKETS.c.state == OPEN) if arms else []
-        tickets = store.named_tickets(connection, named)
-        plan = plan_import(outcomes, arms, tickets, out, store.values_of(connection, named), lenient)
-        by_arm = {arm: name for name, arm in arms.items()}
-        store.name_arms(
-            connection, {row["arm"]: by_arm[row["arm"]] for row in plan.results if row["arm"] in by_arm}
-        )
-        store.add_results(connection, [{**row, "file": file} for row in plan.results])
-        for state, closed in plan.closed.items():
-            store.set_ticket_state(connection, closed, state)
-        return plan.summary
-
     def choose_open(self, tickets: Sequence[int], batch: int | None, every: bool) -> list[int]:
         """These tickets, together with the open tickets of a batch or of all batches."""
         with self.store.reading() as connection:
             out = self.store.tickets(connection, TICKETS.c.state == OPEN)
         return sorted({*tickets, *(each.ticket for each in out if every or each.batch == batch)})
+
+    def numbers_of(self, tickets: Sequence[str]) -> list[int]:
+        """The numbers of these tickets, given by number or by name; a wrong check is an error."""
+        named = [ticket_row("", ticket) for ticket in tickets]
+        with self.store.reading() as connection:
+            known = self.store.named_tickets(connection, {row.ticket or 0: "" for row in named})
+        check_tickets([row for row in named if row.check is not None], known)
+        return [row.ticket or 0 for row in named]
 
     def give_up(self, tickets: Collection[int], worker: str) -> None:
         """Forget those of these tickets that are open and still held by this worker."""

@@ -43,6 +43,15 @@ class CampaignCandidates:
             self._source = Candidates((first, *(each.moved(self._located(each.path, None)) for each in more)))
         return self._source
 
+    @property
+    def never_overwritten(self) -> tuple[Path, ...]:
+        """The tables of candidates, for `manyarms.support.output_files`; databases recognise themselves."""
+        with self.store.reading() as connection:
+            added = stored.additions(connection, self.store.id)
+        recorded = [self.settings.source.path, *(Source.from_plain(json.loads(each)).path for each in added)]
+        elsewhere = () if self._elsewhere is None else (self._elsewhere,)
+        return (*recorded, *(self._located(path, None) for path in recorded), *elsewhere)
+
     def _located(self, recorded: Path, elsewhere: Path | None) -> Path:
         """The path given to the constructor, the recorded path, or a file next to the campaign."""
         if elsewhere is not None:

@@ -1,34 +1,44 @@
-"""Write the history of a campaign to a CSV, TSV, Excel or Parquet file."""
+"""Write the history of a campaign to a CSV, TSV, Excel or Parquet file, which is also a results file."""
 
 from __future__ import annotations
 
 import csv
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from manyarms.campaigns.campaign import Campaign
-from manyarms.campaigns.pool_file.files import is_parquet, replacing
+from manyarms.campaigns.pool_file.files import is_parquet
 from manyarms.campaigns.queries import HistoryRow, history
+from manyarms.campaigns.results_file import EXPORTED_FROM, export_mark
+from manyarms.campaigns.spreadsheet_cells import as_text_cell
 from manyarms.errors import MissingExtraError, OutputError
 from manyarms.pool.excel import is_workbook, write_sheet
 from manyarms.pool.text_format import is_text_table
+from manyarms.support.output_files import check_writable, replacing
 
 
-def export(campaign: Campaign, path: Path) -> int:
-    """Write every recorded result in the format of the file's ending; returns the number of rows."""
-    rows = history(campaign)
-    names = [each.name for each in fields(HistoryRow)]
+def export(campaign: Campaign, path: Path, force: bool = False) -> int:
+    """Write every recorded result in the format of the file's ending; returns the number of rows.
+
+    An existing file is replaced only with `force`; the table of candidates and databases never are.
+    """
+    check_writable(path, force=force, never=campaign.never_overwritten)
+    with campaign.store.reading() as connection:
+        mark = export_mark(campaign.store.identity(connection))
+    rows = [{**shown_row(each), EXPORTED_FROM: mark} for each in history(campaign)]
+    safe: dict[str, Any] = {"force": force, "never": campaign.never_overwritten}
     if is_parquet(path):
-        _export_parquet(path, names, rows)
+        _export_parquet(path, rows, safe)
     elif is_workbook(path):
-        with replacing(path, "wb") as stream:
-            write_sheet(stream, names, (list(asdict(each).values()) for each in rows))
+        with replacing(path, "wb", **safe) as stream:
+            write_sheet(stream, list(_TYPES), ([each[name] for name in _TYPES] for each in rows))
     elif is_text_table(path) and path.suffix.lower() != ".gz":
-        with replacing(path) as stream:
+        with replacing(path, **safe) as stream:
             writer = csv.writer(stream, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
-            writer.writerow(names)
+            writer.writerow(_TYPES)
             writer.writerows(
-                ["" if cell is None else cell for cell in asdict(each).values()] for each in rows
+                ["" if cell is None else as_text_cell(cell) for cell in each.values()] for each in rows
             )
     else:
         raise OutputError(
@@ -37,17 +47,28 @@ def export(campaign: Campaign, path: Path) -> int:
     return len(rows)
 
 
-def _export_parquet(path: Path, names: list[str], rows: list[HistoryRow]) -> None:
+def shown_row(row: HistoryRow) -> dict[str, Any]:
+    """The row as files and tables show it: the ticket by its name."""
+    plain = asdict(row)
+    plain["ticket"] = plain.pop("code")
+    return plain
+
+
+_TYPES = {
+    "number": "int64", "ticket": "string", "id": "string", "value": "float64", "failed": "bool_",
+    "note": "string", "predicted": "float64", "predicted_std": "float64", "predicted_lower": "float64",
+    "predicted_upper": "float64", "batch": "int64", "reason": "string", "told_at": "string",
+    EXPORTED_FROM: "string",
+}  # fmt: skip
+
+
+def _export_parquet(path: Path, rows: list[dict[str, Any]], safe: dict[str, Any]) -> None:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
         raise MissingExtraError("pyarrow", "parquet", "a Parquet file") from None
-    types = [
-        pa.int64(), pa.int64(), pa.string(), pa.float64(), pa.bool_(), pa.string(),
-        *4 * [pa.float64()], pa.int64(), pa.string(), pa.string(),
-    ]  # fmt: skip
-    schema = pa.schema(list(zip(names, types, strict=True)))
-    table = pa.Table.from_pylist([asdict(each) for each in rows], schema=schema)
-    with replacing(path, "wb") as stream:
+    schema = pa.schema([(name, getattr(pa, kind)()) for name, kind in _TYPES.items()])
+    table = pa.Table.from_pylist(rows, schema=schema)
+    with replacing(path, "wb", **safe) as stream:
         pq.write_table(table, stream)

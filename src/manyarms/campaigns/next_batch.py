@@ -2,8 +2,9 @@
 
 The run starts from the state that the last ask left, records the new results in an order that depends only on
 their contents, then chooses a batch. A learned model is part of that state and is learned again as results
-accumulate. With a given kernel, rewards are converted to units that follow from all results so far. Whoever
-asks, on any machine and after any interruption, gets the same batch.
+accumulate. With a given kernel, rewards are converted to units that follow from all results so far. If a
+result that the state includes was corrected, the run begins again from all results, with the tickets as they
+were handed out. Whoever asks, on any machine and after any interruption, gets the same batch.
 
 Learning needs only the arms that were pulled, so it happens on a pool of those arms. The whole pool is then
 passed over once, on the resulting sketch. That pass costs O(A·m²), so the sketch is limited to
@@ -35,6 +36,7 @@ from manyarms.run.feedback import relearned, with_feedback, with_oversampling
 from manyarms.run.optimizer import Optimizer
 from manyarms.run.state import RunState
 from manyarms.run.telling import told
+from manyarms.run.tickets import Tickets
 from manyarms.run.trace import Batch
 from manyarms.support.threads import threads_for
 from manyarms.support.validation import Floats, Ints
@@ -139,18 +141,21 @@ def _current(model_input: ModelInput, seen: Snapshot) -> tuple[Optimizer, Units]
     context = model_input.context(policy)
     saved = None if seen.state is None else CompactState.from_bytes(seen.state)
     again = saved is not None and saved.n_arms < model_input.prepared_at
+    corrected = seen.issued is not None
     if saved is not None and saved.n_arms < model_input.pool.n_arms:
         saved = saved.expanded(np.arange(saved.n_arms), model_input.pool.n_arms)
-    if saved is not None and not model_input.settings.learned:
+    if saved is not None and seen.issued is not None:
+        saved = replace(saved, tickets=Tickets(saved.tickets.next_ticket, dict(seen.issued)))
+    elif saved is not None and not model_input.settings.learned:
         saved = _rescaled(saved, units, [each for each in seen.results if each.sequence <= seen.folded])
     if not seen.results or _made_for_the_pool(policy):
-        state = _restored(context, saved, again)
+        state = _restored(context, saved, again, corrected)
         return Optimizer.of(context, with_feedback(context, _told(context, state, units, seen))), units
     arms = np.unique([each.arm for each in seen.results])
     if saved is not None:
         saved, arms = saved.restricted(arms)
     few = model_input.only(arms).context(policy)
-    state = _restored(few, saved, again)
+    state = _restored(few, saved, again, corrected)
     state = with_feedback(few, _told(few, state, units, _among(seen, arms)))
     few, state = _thinned(few, state, most_inducing(model_input.pool.n_arms), len(_fresh(seen)))
     learned = CompactState.of(few, state).expanded(arms, model_input.pool.n_arms)
@@ -158,22 +163,23 @@ def _current(model_input: ModelInput, seen: Snapshot) -> tuple[Optimizer, Units]
     return Optimizer.of(context, learned.on(context)), units
 
 
-def _restored(context: RunContext, saved: CompactState | None, again: bool) -> RunState:
-    """The saved run; with `again`, under a model learned anew, because its features were prepared again."""
-    if saved is None or not again:
-        return RunState.initial(context) if saved is None else saved.on(context)
+def _restored(context: RunContext, saved: CompactState | None, again: bool, corrected: bool) -> RunState:
+    """The saved run.
+
+    With `again`, it is under a model learned anew, because its features were prepared again. With
+    `corrected`, only its tickets, design and counters are kept: a result that it includes has changed.
+    """
+    if saved is None:
+        return RunState.initial(context)
+    if not again and not corrected:
+        return saved.on(context)
     initial = RunState.initial(context)
+    kept = {name: getattr(saved, name) for name in ("tickets", "design", "n_batches", "n_feedbacks")}
+    if corrected:
+        return replace(initial, **kept)
     belief = relearned(context, initial.belief, saved.history) if len(saved.history) else initial.belief
-    return replace(
-        initial,
-        belief=belief,
-        history=saved.history,
-        tickets=saved.tickets,
-        design=saved.design,
-        n_unasked=saved.n_unasked,
-        n_batches=saved.n_batches,
-        n_feedbacks=saved.n_feedbacks + 1,
-    )
+    kept["n_feedbacks"] += 1
+    return replace(initial, belief=belief, history=saved.history, n_unasked=saved.n_unasked, **kept)
 
 
 def _made_for_the_pool(policy: Policy) -> bool:

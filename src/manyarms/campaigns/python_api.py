@@ -17,7 +17,8 @@ from typing import Any
 from manyarms.campaigns import campaign as durable
 from manyarms.campaigns import queries
 from manyarms.campaigns.batch_file import batch_lines
-from manyarms.campaigns.results_file import ImportSummary, reported
+from manyarms.campaigns.import_plan import ImportSummary
+from manyarms.campaigns.results_file import reported
 from manyarms.campaigns.settings import Request, read_request
 from manyarms.campaigns.status import status
 from manyarms.campaigns.store.database import address

@@ -18,8 +18,10 @@ from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.certify import certificate_in_units
 from manyarms.campaigns.next_batch import current, values_of
 from manyarms.campaigns.report.values import TopRow
-from manyarms.campaigns.store.schema import ARMS, BATCHES, OPEN, RESULTS, TICKETS, same_ticket
+from manyarms.campaigns.store.corrections import corrections as stored_corrections
+from manyarms.campaigns.store.schema import ARMS, BATCHES, OPEN, RESULTS, TICKETS, same_batch, same_ticket
 from manyarms.campaigns.store.store import Snapshot
+from manyarms.campaigns.store.ticket_codes import ticket_code
 from manyarms.errors import NoResultsError
 from manyarms.run.optimizer import Optimizer
 
@@ -30,6 +32,7 @@ class HistoryRow:
 
     number: int
     ticket: int | None
+    code: str | None  # the name of the ticket in files
     id: str
     value: float | None
     failed: bool
@@ -43,6 +46,21 @@ class HistoryRow:
     told_at: str
 
 
+@dataclass(frozen=True)
+class CorrectionRow:
+    """One entry in the record of corrections. A value of None is a failed trial."""
+
+    number: int
+    action: str  # corrected or removed
+    ticket: str | None
+    id: str
+    old_value: float | None
+    new_value: float | None
+    who: str
+    why: str | None
+    at: str
+
+
 def history(campaign: Campaign) -> list[HistoryRow]:
     """Every recorded result, in the order of recording."""
     same_arm = (ARMS.c.campaign == RESULTS.c.campaign) & (ARMS.c.arm == RESULTS.c.arm)
@@ -51,13 +69,34 @@ def history(campaign: Campaign) -> list[HistoryRow]:
             RESULTS.c.ticket, ARMS.c.name.label("id"), RESULTS.c.value, RESULTS.c.failed, RESULTS.c.note,
             TICKETS.c.predicted, TICKETS.c.predicted_std, TICKETS.c.predicted_lower,
             TICKETS.c.predicted_upper, TICKETS.c.batch, TICKETS.c.reason, RESULTS.c.told_at,
+            BATCHES.c.nonce,
         )
-        .join(ARMS, same_arm).outerjoin(TICKETS, same_ticket())
+        .join(ARMS, same_arm).outerjoin(TICKETS, same_ticket()).outerjoin(BATCHES, same_batch())
         .where(RESULTS.c.campaign == campaign.store.id).order_by(RESULTS.c.sequence)
     )  # fmt: skip
     with campaign.store.reading() as connection:
-        rows = connection.execute(wanted).mappings().all()
-    return [HistoryRow(number, **row) for number, row in enumerate(rows, start=1)]
+        identity = campaign.store.identity(connection)
+        rows = [dict(row) for row in connection.execute(wanted).mappings()]
+    return [
+        HistoryRow(number, code=_code(identity, row.pop("nonce"), row["ticket"]), **row)
+        for number, row in enumerate(rows, start=1)
+    ]
+
+
+def _code(identity: str, nonce: str | None, ticket: int | None) -> str | None:
+    return None if ticket is None else ticket_code(identity, nonce, ticket)
+
+
+def corrections(campaign: Campaign) -> list[CorrectionRow]:
+    """Every correction and removal of a result, in the order in which they were made."""
+    with campaign.store.reading() as connection:
+        rows = stored_corrections(campaign.store, connection)
+        codes = {each.ticket: each.code for each in campaign.store.tickets(connection)} if rows else {}
+    shared = ("number", "action", "old_value", "new_value", "who", "why", "at")
+    return [
+        CorrectionRow(id=row["name"], ticket=codes.get(row["ticket"]), **{name: row[name] for name in shared})
+        for row in rows
+    ]
 
 
 def batches(campaign: Campaign) -> list[dict[str, Any]]:

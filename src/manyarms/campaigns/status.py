@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from manyarms.campaigns.assumptions import assumed_units
@@ -44,7 +45,7 @@ def status(
         },
         "policy": {"name": settings.policy, **settings.options},
         "kernel": settings.kernel or AUTO,
-        "model": None if model is None else model_facts(model, campaign.columns_at(n_arms), rewards),
+        "model": None if model is None else _model_facts(model, campaign.columns_at(n_arms), rewards, seen),
         "seed": settings.seed,
         "budget": settings.budget,
         "budget_left": budget_left(settings.budget, counts),
@@ -57,12 +58,24 @@ def status(
             "failed": sum(each.failed for each in results),
             "unasked": sum(each.ticket is None for each in results),
             "candidates": len({each.id for each in results if not each.failed}),
+            "corrections": seen.revision,
         },
         "best_measured": best_measured(results, settings.sign),
         "last_batch": asked[-1] if asked else None,
         "certificate": with_batches(certificate, [each["ended_because"] for each in asked]),
         "assumptions": _assumptions(settings, model, seen),
     }  # fmt: skip
+
+
+def _model_facts(
+    model: LearnedModel,
+    columns: Sequence[tuple[str, float]],
+    rewards: list[tuple[int, float]],
+    seen: Snapshot,
+) -> dict[str, Any]:
+    facts = model_facts(model, columns, rewards)
+    corrected = seen.issued is not None  # the model has used a result that was corrected since
+    return facts | {"learned_again_at_the_next_ask": facts["learned_again_at_the_next_ask"] or corrected}
 
 
 def _assumptions(settings: Settings, model: LearnedModel | None, seen: Snapshot) -> list[str]:
@@ -103,7 +116,9 @@ def status_lines(found: dict[str, Any]) -> list[tuple[str, str]]:
                     f"{tickets['forgotten']} forgotten{held}"),
         ("results", f"{counted(results['values'], 'value')} of "
                     f"{counted(results['candidates'], 'candidate')}, "
-                    f"{counted(results['failed'], 'failed trial')}, {results['unasked']} without a ticket"),
+                    f"{counted(results['failed'], 'failed trial')}, {results['unasked']} without a ticket"
+                    + (f"; {counted(results['corrections'], 'correction')} (see `manyarms history`)"
+                       if results["corrections"] else "")),
     ]  # fmt: skip
     if found["best_measured"]:
         top = found["best_measured"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 import sys
-from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,11 +13,11 @@ import typer
 
 from manyarms.campaigns.batch_file import batch_lines, write_batch
 from manyarms.campaigns.campaign import Campaign, Issued
-from manyarms.campaigns.pool_file.files import replacing
-from manyarms.campaigns.text import counted
+from manyarms.campaigns.text import counted, masked
 from manyarms.cli.output import (
     SHOWN_COLUMNS,
     CampaignArgument,
+    ForceOption,
     JsonOption,
     PoolOption,
     UntilGapOption,
@@ -28,6 +28,7 @@ from manyarms.cli.output import (
 )
 from manyarms.cli.progress import bar
 from manyarms.pool.excel import is_workbook
+from manyarms.support.output_files import OutputFile
 
 Size = Annotated[
     int | None,
@@ -78,6 +79,7 @@ def ask(
     until_gap: UntilGapOption = None,
     eligible: Eligible = None,
     eligible_ids: EligibleIds = None,
+    force: ForceOption = False,
     pool: PoolOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -92,39 +94,69 @@ def ask(
         bar("fingerprints", quiet=as_json) as progress,
         Campaign(campaign, pool=pool, progress=progress) as found,
     ):
-
-        def deliver(issued: list[Issued]) -> None:
-            delimiter: str | None = "\t" if out is not None and out.suffix == ".tsv" else ","
-            delimiter = None if out is not None and is_workbook(out) else delimiter
-            with _opened(out) as stream:
-                if stream is not None:
-                    write_batch(stream, issued, found.id_column, delimiter)
-            if as_json:
-                print_json({"tickets": issued, "out": None if out is None else str(out)})
-                sys.stdout.flush()
-
+        delivery = _Delivery(found, out, force, as_json)
         if again:
             issued = found.open_tickets()
-            deliver(issued)
+            delivery(issued)
         else:
             allowed = found.eligible(eligible, eligible_ids)
-            issued = found.ask(
-                n,
-                at_most=at_most,
-                worker=worker,
-                lease_seconds=lease,
-                until_gap=until_gap,
-                deliver=deliver,
-                eligible=allowed,
-            )
+            try:
+                issued = found.ask(
+                    n,
+                    at_most=at_most,
+                    worker=worker,
+                    lease_seconds=lease,
+                    until_gap=until_gap,
+                    deliver=delivery,
+                    eligible=allowed,
+                )
+            except BaseException:  # the batch was not handed out, so its file must not remain
+                delivery.withdraw()
+                raise
+        delivery.settle()
         if not as_json:
-            _show_batch(issued, campaign, found.id_column, out)
+            _show_batch(issued, masked(campaign), found.id_column, out)
 
 
-def _opened(out: Path | None) -> Any:
-    if out is None:
-        return nullcontext(None)
-    return nullcontext(sys.stdout) if str(out) == "-" else replacing(out, "wb" if is_workbook(out) else "w")
+class _Delivery:
+    """Writes a batch where the user wants it, and takes the file back if the batch is not handed out."""
+
+    def __init__(self, campaign: Campaign, out: Path | None, force: bool, as_json: bool) -> None:
+        self._campaign, self._out, self._as_json = campaign, out, as_json
+        named = out is not None and str(out) != "-"
+        self._file = OutputFile(out, force, campaign.never_overwritten) if out and named else None
+        if self._file is not None:
+            self._file.check()
+
+    def __call__(self, issued: list[Issued]) -> None:
+        """Write the batch to the file or to standard output."""
+        id_column, out = self._campaign.id_column, self._out
+        if self._file is not None:
+            path = self._file.path
+            delimiter = None if is_workbook(path) else "\t" if path.suffix == ".tsv" else ","
+            with self._file.writing("wb" if delimiter is None else "w") as stream:
+                write_batch(stream, issued, id_column, delimiter)
+        elif out is not None:
+            write_batch(sys.stdout, issued, id_column)
+        if self._as_json:
+            print_json({"tickets": list(map(_plain, issued)), "out": None if out is None else str(out)})
+            sys.stdout.flush()
+
+    def settle(self) -> None:
+        """The batch was handed out."""
+        if self._file is not None:
+            self._file.settle()
+
+    def withdraw(self) -> None:
+        """The batch was not handed out."""
+        if self._file is not None:
+            self._file.withdraw()
+
+
+def _plain(issued: Issued) -> dict[str, Any]:
+    """The ticket by its name, as in a batch file, and its number apart."""
+    plain = asdict(issued)
+    return {"ticket": plain.pop("code"), "number": plain.pop("ticket"), **plain}
 
 
 def _show_batch(issued: list[Issued], campaign: str, id_column: str, out: Path | None) -> None:

@@ -1,18 +1,17 @@
-"""The short commands on an existing campaign: tell, status, best, history, forget, export, report."""
+"""The short commands on an existing campaign: status, best, history, forget, export, report."""
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from manyarms.campaigns import queries
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.export import export as write_export
-from manyarms.campaigns.pool_file.files import replacing
+from manyarms.campaigns.export import shown_row
 from manyarms.campaigns.report import render
 from manyarms.campaigns.report.collect import collect_report
 from manyarms.campaigns.status import status as campaign_status
@@ -24,6 +23,7 @@ from manyarms.cli.new import new
 from manyarms.cli.output import (
     SHOWN_COLUMNS,
     CampaignArgument,
+    ForceOption,
     JsonOption,
     PoolOption,
     guarded,
@@ -32,37 +32,8 @@ from manyarms.cli.output import (
     say,
 )
 from manyarms.cli.progress import bar
-
-
-@guarded
-def tell(
-    campaign: CampaignArgument,
-    results: Annotated[
-        Path,
-        typer.Argument(
-            metavar="RESULTS",
-            help="CSV, TSV or Excel file with a column 'value', a column 'ticket' or the id column (or "
-            "both), and optionally a column 'failed'; - reads standard input.",
-        ),
-    ],
-    pool: PoolOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Import a results file atomically; importing it again changes nothing."""
-    with Campaign(campaign, pool=pool) as found:
-        if str(results) == "-":
-            summary = found.tell_bytes(sys.stdin.buffer.read(), "standard input")
-        else:
-            summary = found.tell_file(results)
-    if as_json:
-        print_json(summary)
-    else:
-        say(
-            f"Imported {counted(summary.new, 'new result')} ({summary.failed} failed, "
-            f"{summary.unasked} without a ticket, {summary.late} late). "
-            f"Skipped {counted(summary.known, 'recorded result')} "
-            f"and {counted(summary.unmeasured, 'row')} without a value."
-        )
+from manyarms.cli.results import correct, tell, untell
+from manyarms.support.output_files import check_writable, replacing
 
 
 @guarded
@@ -122,16 +93,30 @@ def history(
     everything: Annotated[bool, typer.Option("--all", help="Show all results.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the recorded results in the order of recording."""
+    """Show the recorded results in the order of recording, and every correction."""
     with Campaign(campaign) as found:
-        results = queries.history(found)
-    shown = results if everything else results[-last:]
+        results, corrected = queries.history(found), queries.corrections(found)
+    rows = [shown_row(each) for each in (results if everything else results[-last:])]
+    audit = [asdict(each) for each in corrected]
     if as_json:
-        print_json({"results": shown, "total": len(results)})
-    elif not results:
+        print_json({"results": rows, "total": len(results), "corrections": audit})
+        return
+    if not results:
         say("The campaign has no results yet.")
-    else:
-        rows = [asdict(each) for each in shown]
+    _print_rows(rows)
+    if audit:
+        say(f"{counted(len(audit), 'correction')}, the latest last:")
+        failed = {"old_value": "failed", "new_value": "failed"}
+        _print_rows([
+            {key: failed.get(key) if cell is None and row["action"] == "corrected" else cell
+             for key, cell in row.items()}
+            for row in audit
+        ])  # fmt: skip
+
+
+def _print_rows(rows: list[dict[str, Any]]) -> None:
+    """Print a table without the columns that are empty."""
+    if rows:
         header = [name for name in rows[0] if any(row[name] is not None for row in rows)]
         print_table(header, [[row[name] for name in header] for row in rows])
 
@@ -140,7 +125,7 @@ def history(
 def forget(
     campaign: CampaignArgument,
     tickets: Annotated[
-        list[int] | None, typer.Argument(metavar="[TICKETS]...", help="Tickets to forget.")
+        list[str] | None, typer.Argument(metavar="[TICKETS]...", help="Tickets to forget.")
     ] = None,
     batch: Annotated[int | None, typer.Option(help="Forget all open tickets of this batch.")] = None,
     all_open: Annotated[bool, typer.Option("--all-open", help="Forget every open ticket.")] = False,
@@ -153,7 +138,7 @@ def forget(
     if not tickets and batch is None and not all_open:
         raise typer.BadParameter("specify TICKETS, --batch or --all-open")
     with Campaign(campaign) as found:
-        chosen = found.choose_open(tickets or [], batch, all_open)
+        chosen = found.choose_open(found.numbers_of(tickets or []), batch, all_open)
         found.forget(chosen)
     if as_json:
         print_json({"forgotten": chosen})
@@ -167,11 +152,12 @@ def export(
     out: Annotated[
         Path, typer.Argument(metavar="OUT", help="Output file with the ending .csv, .tsv, .xlsx or .parquet.")
     ],
+    force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write every recorded result to a file."""
+    """Write every recorded result to a file. The file can be told to a new campaign as it is."""
     with Campaign(campaign) as found:
-        rows = write_export(found, out)
+        rows = write_export(found, out, force)
     if as_json:
         print_json({"rows": rows, "out": str(out)})
     else:
@@ -189,6 +175,7 @@ def report(
     optimum: Annotated[
         float | None, typer.Option(help="Best possible value, if it is known; adds a regret chart.")
     ] = None,
+    force: ForceOption = False,
     pool: PoolOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -197,8 +184,10 @@ def report(
         bar("fingerprints", quiet=as_json) as progress,
         Campaign(campaign, pool=pool, progress=progress) as found,
     ):
-        page, path = collect_report(found, k, optimum), html or Path(f"{found.store.where.name}.html")
-    with replacing(path) as stream:
+        path, never = html or Path(f"{found.store.where.name}.html"), found.never_overwritten
+        check_writable(path, force=force, never=never)
+        page = collect_report(found, k, optimum)
+    with replacing(path, force=force, never=never) as stream:
         stream.write(render(page))
     if as_json:
         print_json({"out": str(path), "report": page})
@@ -208,5 +197,6 @@ def report(
 
 def register(app: typer.Typer) -> None:
     """Register these commands in the order in which a campaign uses them."""
-    for command in (new, ask, tell, status, best, history, forget, add, exclude, export, report):
+    commands = (new, ask, tell, correct, untell, status, best, history, forget, add, exclude, export, report)
+    for command in commands:
         app.command(command.__name__)(command)

@@ -12,7 +12,7 @@ from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.pool_file.source import Source
 from manyarms.campaigns.settings import AUTO, Request, read_request
 from manyarms.campaigns.status import status
-from manyarms.campaigns.text import counted
+from manyarms.campaigns.text import counted, masked
 from manyarms.cli import new_options as options
 from manyarms.cli.output import CampaignArgument, JsonOption, guarded, print_json, print_table, say
 from manyarms.cli.progress import bar
@@ -122,7 +122,7 @@ def _create(campaign: str, request: Request, as_json: bool) -> None:
     if as_json:
         print_json({**found, "columns": [{"name": c.name, "role": c.role, "note": c.note} for c in columns]})
     else:
-        _print_summary(campaign, found)
+        _print_summary(masked(campaign), found)
 
 
 def print_columns(source: Source) -> None:

@@ -18,7 +18,7 @@ from typing import Annotated, Any, NoReturn, ParamSpec
 import typer
 
 from manyarms import errors
-from manyarms.campaigns.text import one_line
+from manyarms.campaigns.text import masked, one_line
 
 USAGE_ERROR, BAD_INPUT, BAD_CAMPAIGN, NOTHING_TO_DO, FAILING, INTERRUPTED = 2, 3, 4, 5, 6, 130
 DEBUG = "MANYARMS_DEBUG"
@@ -44,6 +44,13 @@ CampaignArgument = Annotated[
 ]
 PoolOption = Annotated[
     Path | None, typer.Option("--pool", help="Path of the table of candidates, if the file has moved.")
+]
+ForceOption = Annotated[
+    bool,
+    typer.Option(
+        "--force",
+        help="Replace the output file if it exists; never the table of candidates or a database.",
+    ),
 ]
 
 UntilGapOption = Annotated[
@@ -104,7 +111,7 @@ def _drop_output() -> None:
 def fail(problem: BaseException, as_json: bool) -> NoReturn:
     """Print the error and exit with its code."""
     code = next(code for kind, code in _CODES if isinstance(problem, kind))
-    message = "interrupted" if isinstance(problem, KeyboardInterrupt) else one_line(str(problem))
+    message = "interrupted" if isinstance(problem, KeyboardInterrupt) else one_line(masked(str(problem)))
     if as_json:
         print_json({"error": message, "kind": type(problem).__name__, "exit_code": code})
     print(f"manyarms: {message}", file=sys.stderr)

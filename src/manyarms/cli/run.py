@@ -12,6 +12,7 @@ import typer
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.text import counted
 from manyarms.campaigns.workers.command_trials import CommandTemplate, CommandTrial, Trial
+from manyarms.campaigns.workers.command_trials import value_pattern as compiled_pattern
 from manyarms.campaigns.workers.python_trials import PythonTrial
 from manyarms.campaigns.workers.running import RunPlan, Tally
 from manyarms.campaigns.workers.running import run as run_campaign
@@ -29,8 +30,15 @@ from manyarms.cli.progress import bar
 Command = Annotated[
     str | None,
     typer.Option(
-        help="Program to run, such as './measure {id} {x1}'. The value is the last number it prints. "
-        "No shell is involved."
+        help="Program to run, such as './measure {id} {x1}'. The value is the last number it prints, or "
+        "that of a line of JSON with a key 'value'. No shell is involved."
+    ),
+]
+Pattern = Annotated[
+    str | None,
+    typer.Option(
+        help="With --command: regular expression whose only group matches the value; the last match counts.",
+        show_default="the last number",
     ),
 ]
 Function = Annotated[
@@ -76,6 +84,7 @@ Lease = Annotated[
 def run(
     campaign: CampaignArgument,
     command: Command = None,
+    value_pattern: Pattern = None,
     python: Function = None,
     workers: Workers = 1,
     batch: BatchSize = None,
@@ -94,6 +103,8 @@ def run(
     """
     if (command is None) == (python is None):
         raise typer.BadParameter("specify either --command or --python")
+    if value_pattern is not None and command is None:
+        raise typer.BadParameter("--value-pattern needs --command")
     plan = RunPlan(
         workers=workers,
         batch=batch,
@@ -108,7 +119,10 @@ def run(
     with bar("trials", quiet=as_json) as move, Campaign(campaign, pool=pool) as found:
         total = trials or found.settings.budget
         tally = run_campaign(
-            found, _maker(found, command, python), plan, lambda tally: _show(move, tally, total)
+            found,
+            _maker(found, command, python, value_pattern),
+            plan,
+            lambda tally: _show(move, tally, total),
         )
     if as_json:
         print_json(tally)
@@ -131,12 +145,15 @@ def _show(move: Callable[..., Any], tally: Tally, total: int | None) -> None:
     move(tally.measured + tally.failed, total, text=f"{best} {tally.failed} failed".strip())
 
 
-def _maker(campaign: Campaign, command: str | None, python: str | None) -> Callable[[], Trial]:
+def _maker(
+    campaign: Campaign, command: str | None, python: str | None, value_pattern: str | None
+) -> Callable[[], Trial]:
     """The factory of one `Trial` per worker; an unusable command or function is an error before any ask."""
     source, id_column = campaign.source, campaign.id_column
     if command is not None:
         template = CommandTemplate(command, source.column_names(), source.id)
-        return lambda: CommandTrial(template, id_column)
+        pattern = compiled_pattern(value_pattern)
+        return lambda: CommandTrial(template, id_column, pattern)
     assert python is not None
     function, numeric = python, source.feature_columns()
     first = PythonTrial(function, numeric, id_column)

@@ -7,12 +7,12 @@ file intact. (`compact_state.py` has the other form: a run without arrays of the
 
 from __future__ import annotations
 
-import os
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from manyarms.errors import CheckpointError, ManyarmsError
+from manyarms.errors import CheckpointError, ManyarmsError, OutputError
 from manyarms.learning import model_from
 from manyarms.policies import Policy
 from manyarms.policies.plain import matching_policy, policy_from_plain, policy_to_plain
@@ -21,13 +21,17 @@ from manyarms.run.belief import Belief
 from manyarms.run.context import RunContext
 from manyarms.run.growing import with_more_arms
 from manyarms.run.state import RunState
-from manyarms.support.archive import read_archive, write_archive
+from manyarms.support.archive import read_archive, unchanged, write_archive
+from manyarms.support.output_files import replacing
 
-FORMAT, VERSION = "manyarms run", 3  # 2 stored the positions of random streams, 1 other encodings of columns
+FORMAT, VERSION = "manyarms run", 4  # 3 had no digest, 2 stored the positions of random streams
 
 
 def save(context: RunContext, state: RunState, path: Path) -> None:
-    """Write the run; the previous file at `path` is kept until the new one is complete."""
+    """Write the run. The previous saved run at `path` is kept until the new one is complete.
+
+    A file that is not a saved run is not replaced.
+    """
     plain = {
         "format": FORMAT,
         "version": VERSION,
@@ -35,20 +39,24 @@ def save(context: RunContext, state: RunState, path: Path) -> None:
         **context_to_plain(context),
         "state": state.to_plain(),
     }
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    if path.is_file() and not _is_replaceable(path):
+        raise CheckpointError(f"{path}: cannot be written: the file exists and is not a saved run")
     try:
-        with open(partial, "xb") as stream:
+        with replacing(path, "wb") as stream:
             write_archive(stream, plain)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(partial, path)
-    except OSError as problem:
-        if not isinstance(problem, FileExistsError):  # another process owns the partial file
-            partial.unlink(missing_ok=True)
-        raise CheckpointError(f"{path}: cannot be written: {problem.strerror or problem}") from problem
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+    except OutputError as problem:
+        raise CheckpointError(str(problem)) from problem
+
+
+def _is_replaceable(path: Path) -> bool:
+    """Whether the file is empty or looks like a saved run."""
+    try:
+        if not path.stat().st_size:
+            return True
+        with zipfile.ZipFile(path) as archive:
+            return "manifest.npy" in archive.namelist()
+    except (OSError, zipfile.BadZipFile):
+        return False
 
 
 def load(path: Path, pool: Pool | None, policy: Policy | None) -> tuple[RunContext, RunState]:
@@ -56,7 +64,7 @@ def load(path: Path, pool: Pool | None, policy: Policy | None) -> tuple[RunConte
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file")
     with open(path, "rb") as stream:
-        plain = read_archive(stream, str(path), FORMAT, VERSION)
+        plain = read_archive(stream, str(path), FORMAT, VERSION, older={3: unchanged})
     try:
         pool = Pool.from_plain(plain["pool"], pool, str(path))
         if policy is None:
@@ -68,7 +76,7 @@ def load(path: Path, pool: Pool | None, policy: Policy | None) -> tuple[RunConte
         return context, state.from_plain(plain["state"])
     except ManyarmsError:
         raise
-    except (KeyError, ValueError, TypeError, IndexError) as problem:
+    except (KeyError, ValueError, TypeError, IndexError, AttributeError) as problem:
         raise CheckpointError(f"{path}: damaged: {problem!r}") from None
 
 

@@ -24,10 +24,10 @@ from manyarms.run.results import ToldResult
 from manyarms.run.state import RunState
 from manyarms.run.tickets import Tickets, relabelled
 from manyarms.run.version_2 import upgraded
-from manyarms.support.archive import read_archive, write_archive
+from manyarms.support.archive import read_archive, unchanged, write_archive
 from manyarms.support.validation import Floats, Ints
 
-FORMAT, VERSION = "manyarms run without its pool", 3
+FORMAT, VERSION = "manyarms run without its pool", 4  # 3 had no digest
 _NAME = "the saved state"
 _COUNTERS = ("n_unasked", "n_batches", "n_feedbacks")
 
@@ -173,13 +173,13 @@ class CompactState:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> CompactState:
-        """The state that `to_bytes` wrote, in this version of the format or in version 2."""
-        plain = read_archive(io.BytesIO(data), _NAME, FORMAT, VERSION, older={2: upgraded})
+        """The state that `to_bytes` wrote, in this version of the format or in version 2 or 3."""
+        plain = read_archive(io.BytesIO(data), _NAME, FORMAT, VERSION, older={2: upgraded, 3: unchanged})
         try:
             return cls._from_plain(plain)
         except ManyarmsError:
             raise
-        except (KeyError, ValueError, TypeError, IndexError) as problem:
+        except (KeyError, ValueError, TypeError, IndexError, AttributeError) as problem:
             raise CheckpointError(f"{_NAME}: damaged: {problem!r}") from None
 
     @classmethod

@@ -1,15 +1,21 @@
-"""Plain data with arrays in one npz archive: the arrays as they are, the rest as JSON. Nothing is pickled."""
+"""Plain data with arrays in one npz archive: the arrays as they are, the rest as JSON. Nothing is pickled.
+
+An archive holds a digest of its contents, so that one that was changed by hand or by a fault is refused when
+it is read instead of failing, or deciding wrongly, later.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import IO, Any
 
 import numpy as np
 
 from manyarms.errors import CheckpointError
 
+_DIGEST = "digest"
 _ARRAY = "array at"  # the placeholder key of an array in the JSON text
 
 
@@ -18,7 +24,25 @@ def write_archive(stream: IO[bytes], plain: dict[str, Any]) -> None:
     arrays: dict[str, Any] = {}
     manifest = _without_arrays(plain, "", arrays)
     written = json.dumps(manifest, default=lambda number: number.item()).encode()
-    np.savez(stream, allow_pickle=False, **arrays, manifest=np.frombuffer(written, dtype=np.uint8))
+    arrays["manifest"] = np.frombuffer(written, dtype=np.uint8)
+    digest = np.frombuffer(_digest(arrays), dtype=np.uint8)
+    np.savez(stream, allow_pickle=False, **arrays, **{_DIGEST: digest})
+
+
+def _digest(arrays: Mapping[str, Any]) -> bytes:
+    """The SHA-256 digest of names, types, shapes and contents, in the order of the names."""
+    sha = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        sha.update(repr((name, array.dtype.str, array.shape)).encode())
+        sha.update(array.reshape(-1).view(np.uint8).data if array.size else b"")
+    return sha.digest()
+
+
+def unchanged(manifest: dict[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
+    """For `older` of `read_archive`: an earlier version that differs only by having no digest."""
+    plain: dict[str, Any] = _with_arrays(manifest, arrays)
+    return plain
 
 
 def read_archive(
@@ -30,21 +54,26 @@ def read_archive(
 ) -> dict[str, Any]:
     """What `write_archive` wrote, checked to be of this form and version; `name` is used in messages.
 
-    `older` brings manifest and arrays of an earlier version into the present form.
+    `older` brings manifest and arrays of an earlier version, which had no digest, into the present form.
     """
     try:
         with np.load(stream, allow_pickle=False) as archive:
             arrays = {key: archive[key] for key in archive.files}
+        digest = arrays.pop(_DIGEST, None)
+        changed = digest is None or digest.tobytes() != _digest(arrays)
         manifest = json.loads(arrays.pop("manifest").tobytes())
     except Exception as problem:  # zipfile, zlib, struct and numpy each have errors of their own
         raise CheckpointError(f"{name}: not a saved run, or damaged: {problem}") from None
     if not isinstance(manifest, dict) or manifest.get("format") != form:
         raise CheckpointError(f"{name}: not a saved run")
     found = manifest.get("version")
-    if older is None or found not in older:
+    older = older or {}
+    if digest is not None or found not in older:
         _check_version(name, found, version)
+        if changed:
+            raise CheckpointError(f"{name}: damaged: the contents do not match their digest")
     try:
-        if older is not None and found in older:
+        if found in older:
             return older[found](manifest, arrays)
         plain: dict[str, Any] = _with_arrays(manifest, arrays)
     except KeyError as missing:

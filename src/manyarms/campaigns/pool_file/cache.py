@@ -16,9 +16,9 @@ from typing import IO, Any, TypeVar
 
 import numpy as np
 
-from manyarms.campaigns.pool_file.files import replacing
 from manyarms.errors import OutputError
 from manyarms.pool.pool import Pool
+from manyarms.support.output_files import replacing
 
 SMALL_TABLE = 5_000  # rows below which reading the table again is as fast
 _VERSION = 1  # to be raised when tables are turned into features in another way

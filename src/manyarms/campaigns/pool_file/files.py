@@ -1,17 +1,14 @@
-"""Read the columns of a table as text, compute the digest of a file, and write files atomically."""
+"""Read the columns of a table as text, and compute the digest of a file."""
 
 from __future__ import annotations
 
 import hashlib
-import os
-import stat
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from manyarms.errors import MissingExtraError, OutputError, TableError, shown
+from manyarms.errors import MissingExtraError, TableError, shown
 from manyarms.pool.excel import is_workbook
 from manyarms.pool.tables import table_blocks
 from manyarms.pool.text_format import ROW_NAMES, TextFormat, is_text_table
@@ -136,30 +133,3 @@ def _from_parquet(path: Path, names: Sequence[str], rows: Sequence[int] | None) 
                     column += ["" if cell is None else str(cell) for cell in table.column(name).to_pylist()]
             first += size
     return columns
-
-
-def flush_to_disk(stream: IO[Any]) -> None:
-    """Flush the stream and, for a regular file, the buffers of the operating system."""
-    stream.flush()
-    if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):  # fsync fails on a pipe or a terminal
-        os.fsync(stream.fileno())
-
-
-@contextmanager
-def replacing(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
-    """Write a file atomically: it is written under another name and moved to `path` if the block succeeds."""
-    if path.exists() and not path.is_file():  # a folder or a pipe is not replaced by a file
-        raise OutputError(f"{path}: cannot be written: not a regular file")
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
-    try:
-        with open(partial, mode, **text) as stream:
-            yield stream
-            flush_to_disk(stream)
-        os.replace(partial, path)
-    except OSError as problem:
-        partial.unlink(missing_ok=True)
-        raise OutputError(f"{path}: cannot be written: {problem.strerror or problem}") from None
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise

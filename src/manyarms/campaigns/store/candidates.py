@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select, text, update
 
+from manyarms.campaigns.store.digests import settings_digest
 from manyarms.campaigns.store.schema import ADDITIONS, ARMS, CAMPAIGNS, EXCLUSIONS
 
 
@@ -49,6 +50,10 @@ def add_table(connection: Connection, campaign: int, table: Mapping[str, Any], t
     number = 1 + len(additions(connection, campaign))
     connection.execute(insert(ADDITIONS).values(campaign=campaign, number=number, **table))
     _resize(connection, campaign, total)
+    found = select(CAMPAIGNS.c.identity, CAMPAIGNS.c.settings).where(CAMPAIGNS.c.id == campaign)
+    identity, settings = connection.execute(found).one()
+    digest = settings_digest(identity, settings, total)
+    connection.execute(update(CAMPAIGNS).where(CAMPAIGNS.c.id == campaign).values(settings_digest=digest))
 
 
 def _resize(connection: Connection, campaign: int, total: int) -> None:

@@ -3,7 +3,7 @@
 Rules that must always hold are constraints of the database as well as checks in the code: a ticket has at
 most one result, an arm belongs to the pool, and a result either has a value or has failed. `sequence` numbers
 the results and the forgotten tickets of a campaign in one order, so that "everything since the last ask" is a
-comparison.
+comparison. A corrected result keeps its number; if the saved state includes it, the state is marked as stale.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ from sqlalchemy import (
     update,
 )
 
+from manyarms.campaigns.store.digests import settings_digest, state_digest
+from manyarms.campaigns.store.ticket_codes import new_identity
 from manyarms.errors import DatabaseError, NewerSchemaError
 
 METADATA = MetaData()
@@ -57,6 +59,8 @@ CAMPAIGNS = Table(
     Column("id", Integer, primary_key=True),
     Column("name", Text, nullable=False, unique=True),
     Column("settings", Text, nullable=False),  # JSON; never changes
+    Column("settings_digest", String(64)),  # see `store/digests.py`
+    Column("identity", String(32)),  # random; see `store/ticket_codes.py`
     Column("n_arms", Integer, CheckConstraint("n_arms > 0"), nullable=False),
     Column("sequence", Integer, nullable=False, server_default="0"),  # the last number used
     Column("created_at", String(32), nullable=False),
@@ -92,6 +96,7 @@ BATCHES = Table(
     Column("best_upper", Float),
     Column("seconds", Float, nullable=False),
     Column("asked_at", String(32), nullable=False),
+    Column("nonce", String(32)),  # see `store/ticket_codes.py`; NULL: the tickets have no check
 )
 
 TICKETS = Table(
@@ -116,12 +121,13 @@ TICKETS = Table(
     CheckConstraint("(state = 'forgotten') = (forgotten_sequence IS NOT NULL)", name="forgotten_when"),
 )
 
-FILES = Table(  # imported results files; every version of a file has a row of its own
+FILES = Table(  # imported results files; see `manyarms.campaigns.file_versions`
     "files",
     METADATA,
     _campaign(),
     Column("number", Integer, primary_key=True),
-    Column("digest", String(64), nullable=False),  # see `manyarms.campaigns.results_file.file_digest`
+    Column("name", Text),  # the name without its folder; NULL: imported before names were recorded
+    Column("digest", String(64), nullable=False),
     Column("length", Integer, nullable=False),  # bytes
     Column("rows", Integer, nullable=False),
     Column("told_at", String(32), nullable=False),
@@ -140,7 +146,7 @@ RESULTS = Table(
     Column("note", Text),  # the reason why a trial failed
     Column("told_at", String(32), nullable=False),
     Column("file", Integer),
-    Column("row", Integer),
+    Column("row", Integer),  # numbers the results that the file gives by id; NULL: named by its ticket
     UniqueConstraint("campaign", "ticket"),
     UniqueConstraint("campaign", "file", "row"),
     ForeignKeyConstraint(["campaign", "ticket"], ["tickets.campaign", "tickets.ticket"]),
@@ -156,7 +162,29 @@ STATES = Table(  # the state of the model after the last ask; the transaction of
     Column("batch", Integer, nullable=False),
     Column("sequence", Integer, nullable=False),  # the last event that the state includes
     Column("data", LargeBinary, nullable=False),
+    Column("digest", String(64)),  # see `store/digests.py`
+    Column("stale", Boolean, nullable=False, server_default=false()),  # a result it includes was corrected
     ForeignKeyConstraint(["campaign", "batch"], ["batches.campaign", "batches.number"]),
+)
+
+CORRECTIONS = Table(  # who changed or removed which result, when and why; rows are only added
+    "corrections",
+    METADATA,
+    _campaign(),
+    Column("number", Integer, primary_key=True),
+    Column("action", String(9), nullable=False),
+    Column("sequence", Integer, nullable=False),  # the result; a removed one is no longer in its table
+    Column("ticket", Integer),
+    Column("arm", Integer, nullable=False),
+    Column("file", Integer),
+    Column("row", Integer),
+    Column("old_value", Float),  # NULL: the trial had failed
+    Column("new_value", Float),  # NULL: the trial has failed, or the result was removed
+    Column("who", Text, nullable=False),
+    Column("why", Text),
+    Column("at", String(32), nullable=False),
+    _arm_exists(),
+    CheckConstraint("action IN ('corrected', 'removed')", name="known_action"),
 )
 
 
@@ -187,6 +215,11 @@ def same_ticket() -> ColumnElement[bool]:
     return (TICKETS.c.campaign == RESULTS.c.campaign) & (TICKETS.c.ticket == RESULTS.c.ticket)
 
 
+def same_batch() -> ColumnElement[bool]:
+    """The condition that joins a ticket to its batch."""
+    return (BATCHES.c.campaign == TICKETS.c.campaign) & (BATCHES.c.number == TICKETS.c.batch)
+
+
 Step = Callable[[Connection], None]
 
 
@@ -202,29 +235,53 @@ def create_tables(connection: Connection) -> None:
 
 def add_intervals(connection: Connection) -> None:
     """Version 2: the prediction interval of a ticket."""
-    _add_ticket_columns(connection, {"predicted_lower": "FLOAT", "predicted_upper": "FLOAT"})
+    _add_columns(connection, TICKETS, {"predicted_lower": "FLOAT", "predicted_upper": "FLOAT"})
 
 
 def add_reasons(connection: Connection) -> None:
     """Version 3: why the arm of a ticket was chosen."""
-    _add_ticket_columns(connection, {"reason": "TEXT"})
+    _add_columns(connection, TICKETS, {"reason": "TEXT"})
 
 
 def add_additions_and_exclusions(connection: Connection) -> None:
-    """Tables of added candidates and of excluded ones; `create_tables` already adds them."""
+    """Version 4: tables of added candidates and of excluded ones; `create_tables` already adds them."""
     for table in (ADDITIONS, EXCLUSIONS):
         table.create(connection, checkfirst=True)
 
 
-def _add_ticket_columns(connection: Connection, columns: dict[str, str]) -> None:
-    there = {column["name"] for column in inspect(connection).get_columns(TICKETS.name)}
+def add_safeguards(connection: Connection) -> None:
+    """Version 5: checks of tickets, digests of settings and states, names of files, and corrections.
+
+    Tickets that were handed out before keep their number as their name.
+    """
+    _add_columns(connection, CAMPAIGNS, {"settings_digest": "VARCHAR(64)", "identity": "VARCHAR(32)"})
+    _add_columns(connection, BATCHES, {"nonce": "VARCHAR(32)"})
+    _add_columns(connection, FILES, {"name": "TEXT"})
+    _add_columns(connection, STATES, {"digest": "VARCHAR(64)", "stale": "BOOLEAN DEFAULT false NOT NULL"})
+    CORRECTIONS.create(connection, checkfirst=True)
+    campaigns = select(CAMPAIGNS.c.id, CAMPAIGNS.c.settings, CAMPAIGNS.c.n_arms)
+    for row in connection.execute(campaigns).mappings().all():
+        identity = new_identity()
+        digest = settings_digest(identity, row["settings"], row["n_arms"])
+        named = update(CAMPAIGNS).where(CAMPAIGNS.c.id == row["id"])
+        connection.execute(named.values(identity=identity, settings_digest=digest))
+    states = select(STATES.c.campaign, STATES.c.batch, STATES.c.sequence, STATES.c.data)
+    for row in connection.execute(states).mappings().all():
+        digest = state_digest(row["batch"], row["sequence"], row["data"])
+        connection.execute(update(STATES).where(STATES.c.campaign == row["campaign"]).values(digest=digest))
+
+
+def _add_columns(connection: Connection, table: Table, columns: dict[str, str]) -> None:
+    there = {column["name"] for column in inspect(connection).get_columns(table.name)}
     for name, kind in columns.items():
         if name not in there:  # `create_tables` already adds every column of the present version
-            connection.execute(text(f"ALTER TABLE {TICKETS.name} ADD COLUMN {name} {kind}"))
+            connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {name} {kind}"))
 
 
 # STEPS[i] upgrades version i to version i + 1.
-STEPS: tuple[Step, ...] = (create_tables, add_intervals, add_reasons, add_additions_and_exclusions)
+STEPS: tuple[Step, ...] = (
+    create_tables, add_intervals, add_reasons, add_additions_and_exclusions, add_safeguards
+)  # fmt: skip
 
 
 def version(connection: Connection) -> int:

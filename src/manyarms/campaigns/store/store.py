@@ -14,19 +14,29 @@ from sqlalchemy.exc import IntegrityError
 
 from manyarms.campaigns.store.candidates import excluded
 from manyarms.campaigns.store.database import Address, Database, address, message_line
+from manyarms.campaigns.store.digests import settings_digest, state_digest
 from manyarms.campaigns.store.schema import (
     ARMS,
     BATCHES,
     CAMPAIGNS,
+    CORRECTIONS,
     FILES,
     FORGOTTEN,
     OPEN,
     RESULTS,
     STATES,
     TICKETS,
+    same_batch,
     same_ticket,
 )
-from manyarms.errors import AlreadyToldError, CampaignExistsError, NoCampaignError, UnknownTicketError
+from manyarms.campaigns.store.ticket_codes import new_identity, ticket_code
+from manyarms.errors import (
+    AlreadyToldError,
+    CampaignExistsError,
+    DamagedCampaignError,
+    NoCampaignError,
+    UnknownTicketError,
+)
 
 _AT_ONCE = 500  # names or tickets per statement
 _LARGEST = 2**31 - 1  # the largest integer in a column
@@ -59,6 +69,10 @@ class Snapshot:
     forgotten: tuple[int, ...]  # tickets forgotten after `folded`
     n_arms: int = 0  # the number of candidates, with those of added tables
     excluded: tuple[int, ...] = ()  # candidates that are never asked for
+    revision: int = 0  # the number of corrections
+    # If a result that `state` includes was corrected: every ticket with its arm, to begin again. Then
+    # `folded` is 0, and only the tickets, the design and the counters of `state` are still valid.
+    issued: tuple[tuple[int, int], ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +80,7 @@ class Ticket:
     """One ticket, as stored."""
 
     ticket: int
+    code: str  # the name of the ticket: its number and its check
     batch: int
     arm: int
     name: str
@@ -86,6 +101,7 @@ class Store:
         self.where = campaign if isinstance(campaign, Address) else address(campaign)
         self.database = Database(self.where)
         self._id: int | None = None
+        self._identity: str | None = None
 
     def close(self) -> None:
         """Close the database connection."""
@@ -98,8 +114,27 @@ class Store:
         with self.database.creating() as connection:
             if connection.execute(self._named()).first() is not None:
                 raise CampaignExistsError(f"{self.where}: the campaign already exists")
-            row = {"name": self.where.name, "settings": settings, "n_arms": n_arms, "created_at": now_text()}
+            identity = new_identity()
+            row = {
+                "name": self.where.name, "settings": settings, "n_arms": n_arms, "created_at": now_text(),
+                "identity": identity, "settings_digest": settings_digest(identity, settings, n_arms),
+            }  # fmt: skip
             connection.execute(insert(CAMPAIGNS).values(row))
+
+    def check(self, connection: Connection) -> None:
+        """Raise an error if the settings or the saved state do not match their digest."""
+        row = self.row(connection)
+        if row["settings_digest"] != settings_digest(row["identity"], row["settings"], row["n_arms"]):
+            raise DamagedCampaignError(f"{self.where}: damaged: the settings do not match their digest")
+        state = self._state(connection)
+        if state and state["digest"] != state_digest(state["batch"], state["sequence"], state["data"]):
+            raise DamagedCampaignError(f"{self.where}: damaged: the saved state does not match its digest")
+
+    def identity(self, connection: Connection) -> str:
+        """The random text that identifies the campaign, also in its exports."""
+        if self._identity is None:
+            self._identity = str(self.row(connection)["identity"])
+        return self._identity
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -151,8 +186,9 @@ class Store:
 
     def snapshot(self, connection: Connection) -> Snapshot:
         """Everything the next ask depends on."""
-        state = connection.execute(select(STATES).where(STATES.c.campaign == self.id)).mappings().first()
-        folded = state["sequence"] if state else 0
+        state = self._state(connection)
+        stale = bool(state and state["stale"])
+        folded = state["sequence"] if state and not stale else 0
         late = TICKETS.c.state == FORGOTTEN
         told = (
             select(RESULTS.c.sequence, RESULTS.c.ticket, RESULTS.c.arm, RESULTS.c.value, late.label("late"))
@@ -176,7 +212,17 @@ class Store:
                 for row in connection.execute(told)
             ),
             forgotten=tuple(sorted(connection.execute(given_up).scalars())),
+            revision=self.revision(connection),
+            issued=tuple((each.ticket, each.arm) for each in self.tickets(connection)) if stale else None,
         )
+
+    def _state(self, connection: Connection) -> Any:
+        return connection.execute(select(STATES).where(STATES.c.campaign == self.id)).mappings().first()
+
+    def revision(self, connection: Connection) -> int:
+        """The number of corrections so far."""
+        counted = select(func.count()).select_from(CORRECTIONS).where(CORRECTIONS.c.campaign == self.id)
+        return int(connection.execute(counted).scalar_one())
 
     def batches(self, connection: Connection) -> int:
         """The number of batches handed out."""
@@ -196,7 +242,8 @@ class Store:
         owned = [{"campaign": self.id, "batch": batch["number"], **ticket} for ticket in tickets]
         connection.execute(insert(TICKETS), owned)
         connection.execute(delete(STATES).where(STATES.c.campaign == self.id))
-        kept = {"batch": batch["number"], "sequence": folded, "data": state}
+        digest = state_digest(batch["number"], folded, state)
+        kept = {"batch": batch["number"], "sequence": folded, "data": state, "digest": digest}
         connection.execute(insert(STATES).values(campaign=self.id, **kept))
 
     def name_arms(self, connection: Connection, names: Mapping[int, str]) -> None:
@@ -235,12 +282,15 @@ class Store:
     def tickets(self, connection: Connection, *conditions: Any) -> list[Ticket]:
         """The tickets that satisfy the conditions, with the id of their arm, in order."""
         wanted = (
-            select(*(TICKETS.c[name] for name in _TICKET_COLUMNS), ARMS.c.name)
+            select(*(TICKETS.c[name] for name in _TICKET_COLUMNS), ARMS.c.name, BATCHES.c.nonce)
             .join(ARMS, (ARMS.c.campaign == TICKETS.c.campaign) & (ARMS.c.arm == TICKETS.c.arm))
+            .join(BATCHES, same_batch())
             .where(TICKETS.c.campaign == self.id, *conditions)
             .order_by(TICKETS.c.ticket)
         )
-        return [Ticket(**row) for row in connection.execute(wanted).mappings()]
+        identity = self.identity(connection)
+        rows = [dict(row) for row in connection.execute(wanted).mappings()]
+        return [Ticket(code=ticket_code(identity, row.pop("nonce"), row["ticket"]), **row) for row in rows]
 
     def named_tickets(self, connection: Connection, tickets: Mapping[int, str]) -> dict[int, Ticket]:
         """The tickets of these numbers. Each maps to the place that the error names if it does not exist."""
@@ -315,13 +365,6 @@ class Store:
         found = connection.execute(select(FILES).where(FILES.c.campaign == self.id).order_by(FILES.c.number))
         return [dict(row) for row in found.mappings()]
 
-    def told_in(self, connection: Connection, file: int) -> dict[int, float | None]:
-        """The recorded values of a results file by row; None for a failed trial."""
-        found = select(RESULTS.c.row, RESULTS.c.value).where(
-            RESULTS.c.campaign == self.id, RESULTS.c.file == file
-        )
-        return {row.row: row.value for row in connection.execute(found)}
-
     def add_file(self, connection: Connection, file: Mapping[str, Any]) -> int:
         """Store the identity of a results file and return its number."""
         number = 1 + len(self.files(connection))
@@ -330,10 +373,9 @@ class Store:
         return number
 
     def change_file(self, connection: Connection, file: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-        """Store a longer version of a results file; the earlier version stays known as well."""
+        """Store the present version of a results file in the place of an earlier one."""
         mine = (FILES.c.campaign == self.id) & (FILES.c.number == file["number"])
         connection.execute(update(FILES).where(mine).values(**now))
-        self.add_file(connection, {name: file[name] for name in now})
 
 
 _TICKET_COLUMNS = (

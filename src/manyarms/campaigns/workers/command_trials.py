@@ -6,6 +6,7 @@ shell is involved, so an id such as `; rm -rf` is harmless.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
@@ -23,7 +24,7 @@ from manyarms.campaigns.results_file import LARGEST_VALUE
 from manyarms.errors import SettingsError, shown
 
 _SEPARATORS = re.compile(r"[\s,;:=()\[\]{}\"']+")
-_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
+_AMBIGUOUS = re.compile(r"\d[,']\d")  # a decimal comma, thousands, or two numbers
 LONGEST_NOTE = 300
 
 
@@ -45,14 +46,71 @@ class Trial(Protocol):
         """Stop any running trial."""
 
 
+def printed_value(text: str, pattern: re.Pattern[str] | None = None) -> float:
+    """The value in the output of a program.
+
+    This is what the group of `pattern` matches last; or the value of the last line that is a JSON object with
+    a key "value"; or the last separate number.
+    """
+    if pattern is not None:
+        return _matched_number(text, pattern)
+    for line in reversed(text.splitlines()):
+        found = _json_value(line)
+        if found is not None:
+            return found
+    return last_number(text)
+
+
+def value_pattern(text: str | None) -> re.Pattern[str] | None:
+    """The regular expression of `--value-pattern`, which must have one group."""
+    if text is None:
+        return None
+    try:
+        pattern = re.compile(text, re.MULTILINE)
+    except re.error as problem:
+        raise SettingsError(f"the pattern {shown(text)} is not a regular expression: {problem}") from None
+    if pattern.groups != 1:
+        raise SettingsError(f"the pattern {shown(text)} must have one group, which matches the value")
+    return pattern
+
+
+def _matched_number(text: str, pattern: re.Pattern[str]) -> float:
+    found = [match[1] for match in pattern.finditer(text)]
+    if not found or found[-1] is None:
+        raise TrialFailedError(f"the output does not match the pattern {shown(pattern.pattern)}")
+    value = _plain_number(found[-1].strip())
+    if value is None:
+        raise TrialFailedError(f"{shown(found[-1])} is not a number: the pattern must match a plain number")
+    return usable(value)
+
+
+def _json_value(line: str) -> float | None:
+    """The value of a line of JSON such as {"value": 1.5}; None if the line is something else."""
+    try:
+        found = json.loads(line) if line.lstrip().startswith("{") else None
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or "value" not in found:
+        return None
+    value = found["value"]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TrialFailedError(f"the value {shown(value)} in the line of JSON is not a number")
+    return usable(value)
+
+
 def last_number(text: str) -> float:
-    """The last separate number in the output. No number, a decimal comma or an infinity is a failure."""
-    for piece in reversed(text.split()):
-        if _DECIMAL_COMMA.fullmatch(piece.rstrip(".")):
-            raise TrialFailedError(f"{piece} is ambiguous, one number or two: print a decimal point")
-        for word in reversed(_SEPARATORS.split(piece)):
-            value = _plain_number(word.removesuffix("."))
-            if value is not None:
+    """The last separate number in the output; digits with a comma between them are a failure."""
+    for line in reversed(text.splitlines()):
+        for piece in reversed(line.split()):
+            for word in reversed(_SEPARATORS.split(piece)):
+                value = _plain_number(word.removesuffix("."))
+                if value is None:
+                    continue
+                if ambiguous := _AMBIGUOUS.search(line):
+                    raise TrialFailedError(
+                        f"{shown(line.strip())} is ambiguous at {shown(ambiguous[0])}, one number or two: "
+                        f'print a decimal point and no thousands separator, or a line like {{"value": 1.5}}'
+                    )
                 return usable(value)
     raise TrialFailedError("the program printed no number")
 
@@ -66,9 +124,11 @@ def _plain_number(word: str) -> float | None:
 
 def usable(value: float) -> float:
     """The value, if it can be recorded."""
-    if not math.isfinite(value) or abs(value) > LARGEST_VALUE:
-        raise TrialFailedError(f"the value {value} is not a usable number")
-    return value
+    if abs(value) > LARGEST_VALUE or not math.isfinite(
+        value
+    ):  # in this order: an int may be too large to convert
+        raise TrialFailedError(f"the value {shown(value)} is not a usable number")
+    return float(value)
 
 
 # ------------------------------------------------------------------ a program
@@ -126,10 +186,12 @@ def _parsed(argument: str) -> list[tuple[str, str | None]]:
 
 
 class CommandTrial:
-    """Run a program for every candidate; the value is the last number it prints."""
+    """Run a program for every candidate and read the value from its output (`printed_value`)."""
 
-    def __init__(self, template: CommandTemplate, id_column: str) -> None:
-        self._template, self._id_column = template, id_column
+    def __init__(
+        self, template: CommandTemplate, id_column: str, pattern: re.Pattern[str] | None = None
+    ) -> None:
+        self._template, self._id_column, self._pattern = template, id_column, pattern
         self._process: subprocess.Popen[str] | None = None
         self._lock, self._closed = threading.Lock(), False
 
@@ -151,7 +213,7 @@ class CommandTrial:
         if process.returncode:
             last = (err.strip().splitlines() or out.strip().splitlines() or [""])[-1]
             raise TrialFailedError(f"exit code {process.returncode}: {last}"[:LONGEST_NOTE])
-        return last_number(out)
+        return printed_value(out, self._pattern)
 
     def close(self) -> None:
         """Kill the program and all its child processes."""

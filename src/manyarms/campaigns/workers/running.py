@@ -24,7 +24,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from manyarms.campaigns.campaign import Campaign, Issued
-from manyarms.campaigns.pool_file.files import replacing
 from manyarms.campaigns.queries import budget_left, ticket_counts
 from manyarms.campaigns.results_file import ReportedResult
 from manyarms.campaigns.store.schema import OPEN, TICKETS
@@ -40,6 +39,7 @@ from manyarms.errors import (
     TrialsFailingError,
 )
 from manyarms.support.interrupts import deferred_interrupts
+from manyarms.support.output_files import replacing
 
 MAX_CONSECUTIVE_FAILURES = 20  # failed trials in a row that end the run
 _STOP_SECONDS = 2.0  # how long to wait for interrupted workers
@@ -111,6 +111,7 @@ class _Runner:
         self._waiting: set[int] = set()  # tickets that were handed to the workers and have no result yet
         self._exhausted = ""  # why the last ask gave nothing
         self._renew_at = time.monotonic() + plan.lease_seconds / 3
+        self._unrecorded: list[Path] = []  # files with results that the database refused
         self._threads = [
             threading.Thread(target=self._work, args=(trial,), daemon=True) for trial in self._trials
         ]
@@ -264,16 +265,23 @@ class _Runner:
             self.on_progress(self.tally)
 
     def _save_unrecorded(self, outcomes: Sequence[ReportedResult]) -> str:
-        """Write results that the database refused to a results file, which can be imported later."""
+        """Write results that the database refused to a results file, which can be imported later.
+
+        The message names every such file of this run, because only the last error of a run is shown.
+        """
         path = Path(f"unrecorded-{os.getpid()}-{time.time_ns()}.csv")
-        with replacing(path) as stream:
+        with replacing(path, force=False) as stream:
             writer = csv.writer(stream)
             writer.writerow(["ticket", "value", "failed"])
             writer.writerows(
-                [each.ticket, "" if each.value is None else each.value, int(each.value is None)]
+                [f"{each.ticket}{'-' if each.check else ''}{each.check or ''}",
+                 "" if each.value is None else each.value, int(each.value is None)]
                 for each in outcomes
-            )
-        return f"saved {counted(len(outcomes), 'result')} to {path}: import that file with `manyarms tell`"
+            )  # fmt: skip
+        self._unrecorded.append(path)
+        files = " ".join(map(str, self._unrecorded))
+        saved = counted(len(outcomes), "result")
+        return f"saved {saved} to a file; import with `manyarms tell` each of: {files}"
 
     def _count(self, outcome: ReportedResult) -> None:
         tally, sign = self.tally, self.campaign.settings.sign
@@ -308,7 +316,8 @@ class _Runner:
 
 
 def _reported(job: Issued, value: float | str) -> ReportedResult:
-    where = f"ticket {job.ticket}"
+    where, check = f"ticket {job.ticket}", job.code.partition("-")[2] or None
     if isinstance(value, str):
-        return ReportedResult(where, job.ticket, None, None, note=one_line(value)[:LONGEST_NOTE])
-    return ReportedResult(where, job.ticket, None, value)
+        note = one_line(value)[:LONGEST_NOTE]
+        return ReportedResult(where, job.ticket, None, None, note=note, check=check)
+    return ReportedResult(where, job.ticket, None, value, check=check)

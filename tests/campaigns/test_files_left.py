@@ -1,0 +1,139 @@
+"""Folders that cannot be written, empty files, and what a killed `new` leaves behind."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from manyarms.campaigns.campaign import Campaign
+from manyarms.campaigns.store.database import is_read_only
+from tests.campaigns.support import ROOT, cli, command, made, results, step
+from tests.campaigns.test_older_versions import restore
+
+
+def _as_anybody() -> None:
+    """Let even the superuser respect permissions: without CAP_DAC_OVERRIDE nobody overrules them."""
+    if os.getuid() == 0:
+        assert ctypes.CDLL(None).prctl(24, 1, 0, 0, 0) == 0
+
+
+@pytest.fixture
+def locked(tmp_path: Path):
+    """A folder that becomes read-only, as on a read-only mount."""
+    folder = tmp_path / "lo cked#1"
+    folder.mkdir()
+    yield folder
+    folder.chmod(0o755)
+
+
+def lock(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.chmod(0o444)
+    folder.chmod(0o555)
+
+
+def test_a_read_only_folder_can_be_read(locked, tmp_path):
+    with made(locked) as campaign:
+        step(campaign, 6)
+        text = results(campaign.ask(2))
+    (tmp_path / "r.csv").write_text(text)
+    lock(locked)
+    before = sorted(path.name for path in locked.iterdir())
+    place = locked / "c.db"
+    for arguments in (
+        ["status", place], ["history", place], ["best", place], ["ask", place, "--again"],
+        ["export", place, tmp_path / "all.csv"], ["report", place, "--html", tmp_path / "r.html"],
+    ):  # fmt: skip
+        done = command(*arguments, preexec_fn=_as_anybody)
+        assert done.code == 0, (arguments, done.err)
+    for arguments in (["ask", place], ["tell", place, tmp_path / "r.csv"], ["forget", place, "--all-open"]):
+        done = command(*arguments, preexec_fn=_as_anybody)
+        assert (done.code, done.err.count("\n"), "readonly" in done.err) == (4, 1, True), done.err
+    assert sorted(path.name for path in locked.iterdir()) == before
+
+
+def test_results_in_the_log_of_a_read_only_folder_are_not_overlooked(locked):
+    """A process that was killed has left results in the write-ahead log; they are read or it is an error."""
+    code = (
+        "import os, sys\nfrom pathlib import Path\nfrom tests.campaigns.support import made, step\n"
+        "campaign = made(Path(sys.argv[1]))\nstep(campaign, 6)\nos.kill(os.getpid(), 9)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(locked)], cwd=ROOT, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert (locked / "c.db-wal").stat().st_size > 0
+    lock(locked)
+    done = command("status", locked / "c.db", "--json", preexec_fn=_as_anybody)
+    assert done.code == 4 or done.json["results"]["values"] == 6
+
+
+def test_an_old_campaign_in_a_read_only_folder_says_what_it_needs(locked):
+    restore(locked, "given", version=3)
+    lock(locked)
+    done = command("status", locked / "c.db", preexec_fn=_as_anybody)
+    assert (done.code, "schema version 3 and must be upgraded" in done.err) == (4, True), done.err
+
+
+def test_a_folder_that_can_be_written_is_not_read_only(tmp_path):
+    made(tmp_path).close()
+    assert not is_read_only(tmp_path / "c.db")
+    assert not is_read_only(tmp_path / "none.db")
+    assert not is_read_only(None)
+
+
+def test_an_empty_file_gets_messages_that_agree(tmp_path):
+    with made(tmp_path, "other.db"):
+        pass
+    place = tmp_path / "c.db"
+    place.touch()
+    new = ["new", place, "--pool", tmp_path / "pool.csv", "--id", "name", "--features", "x1"]
+    for arguments in (new, ["status", place], ["ask", place]):
+        done = cli(*arguments)
+        assert (done.code, done.err.count("\n")) == (4, 1)
+        assert "empty" in done.err
+        assert "delete it" in done.err
+    place.unlink()
+    assert cli(*new).code == 0
+
+
+KILLED_NEW = """
+import os, sys
+from pathlib import Path
+import {module} as module
+from tests.campaigns.support import made
+original = module.{name}
+def killed(*arguments, **options):
+    if {before}:
+        os.kill(os.getpid(), 9)
+    original(*arguments, **options)
+    os.kill(os.getpid(), 9)
+module.{name} = killed
+made(Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("manyarms.campaigns.store.creation", "write_new"),
+        ("manyarms.support.output_files", "flush_to_disk"),
+        ("os", "link"),
+    ],
+)
+def test_a_killed_new_leaves_nothing_or_a_whole_campaign(tmp_path, module, name, before):
+    code = KILLED_NEW.format(module=module, name=name, before=before)
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, check=False)
+    assert done.returncode == -signal.SIGKILL
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names in (["pool.csv"], ["c.db", "pool.csv"])
+    if "c.db" in names:
+        with Campaign(tmp_path / "c.db") as campaign:
+            step(campaign, 2)
+    else:
+        made(tmp_path).close()
