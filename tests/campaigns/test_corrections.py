@@ -101,6 +101,7 @@ def test_a_removed_result_opens_its_ticket_and_is_not_imported_again(tmp_path):
         campaign.tell_bytes(text.encode(), "r.csv")
         campaign.ask(3)
         gone = issued[4]
+        campaign.correct(by_ticket(gone.code, 0.25))
         campaign.correct(by_ticket(gone.code), why="the wrong vial", who="ann", remove=True)
         assert gone.code in {each.code for each in campaign.open_tickets()}
         assert len(history(campaign)) == 9
@@ -109,7 +110,7 @@ def test_a_removed_result_opens_its_ticket_and_is_not_imported_again(tmp_path):
         again = campaign.ask(3)
         assert gone.id not in {each.id for each in again}, "its ticket is open, so it is being measured"
         assert campaign.tell_bytes(f"ticket,value\n{gone.code},0.75\n".encode(), "r2.csv").new == 1
-        (entry,) = corrections(campaign)
+        _, entry = corrections(campaign)
         assert (entry.action, entry.who, entry.why, entry.ticket) == (
             "removed",
             "ann",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import random
@@ -15,10 +16,15 @@ import pytest
 
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.queries import batches, history, ticket_counts
+from tests.campaigns.killed_crowd import fill_tickets, value_of_id
+from tests.campaigns.server import fresh_database
 from tests.campaigns.support import LEARNED, ROOT, made, results, step, write_pool
 
 pytestmark = pytest.mark.slow
 TELL_KILLS, BUDGET = 80, 60
+
+PATHS = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+ENVIRONMENT = {**os.environ, "PYTHONPATH": PATHS, "OPENBLAS_NUM_THREADS": "1"}
 
 MEASURE = """
 import math
@@ -31,16 +37,16 @@ class Killer:
     """Starts commands in a folder and kills them."""
 
     def __init__(self, folder: Path) -> None:
-        paths = {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}", "OPENBLAS_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.campaigns.killed"], cwd=folder, env={**os.environ, **paths},
+            [sys.executable, "-m", "tests.campaigns.killed"], cwd=folder, env=ENVIRONMENT,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         )  # fmt: skip
 
-    def __call__(self, *arguments: str, seconds: float | None = None) -> int:
+    def __call__(self, *arguments: str, seconds: float | None = None, window: bool = False) -> int:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"arguments": arguments, "seconds": seconds}) + "\n")
+        order = {"arguments": arguments, "seconds": seconds, "window": window}
+        self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         return int(self._process.stdout.readline())
 
@@ -131,3 +137,79 @@ def test_a_killed_tell_is_all_or_nothing_and_can_be_told_again(tmp_path, kill):
         for left in tmp_path.glob("killed.db*"):
             left.unlink()
     assert min(before, after) >= TELL_KILLS // 8, (before, after)
+
+
+WINDOW_KILLS, CROWD, CROWD_ROUNDS = 25, 8, 5
+
+
+def test_a_batch_file_of_an_ask_killed_between_rename_and_commit_is_refused(tmp_path, kill):
+    """The file is there and looks right, but its numbers are handed out for other candidates afterwards."""
+    made(tmp_path, "c.db", repeats="forbid").close()
+    elsewhere = 0
+    for turn in range(WINDOW_KILLS):
+        with Campaign(tmp_path / "c.db") as campaign:
+            before = told_rows(campaign)
+        orphan, real = tmp_path / f"orphan{turn}.csv", tmp_path / f"real{turn}.csv"
+        assert kill("ask", "c.db", "-n", "3", "--out", orphan.name, window=True) == -9
+        with Campaign(tmp_path / "c.db") as campaign:
+            assert (ticket_counts(campaign)["open"], told_rows(campaign)) == (0, before)
+            # Somebody measures the first candidate without a ticket, so the next ask chooses other ones.
+            first = ids_of(orphan)[0]
+            campaign.tell_bytes(f"name,value\n{first},{value_of_id(first)}\n".encode(), f"news{turn}.csv")
+            before = told_rows(campaign)
+        assert kill("ask", "c.db", "-n", "3", "--out", real.name) == 0
+        elsewhere += ids_of(orphan) != ids_of(real)
+        fill_tickets(orphan)
+        assert kill("tell", "c.db", orphan.name) == 3
+        with Campaign(tmp_path / "c.db") as campaign:
+            assert told_rows(campaign) == before
+        fill_tickets(real)
+        assert kill("tell", "c.db", real.name) == 0
+    assert elsewhere >= WINDOW_KILLS // 2, "the test must meet numbers that changed their candidate"
+    with Campaign(tmp_path / "c.db") as campaign:
+        check_values(campaign, WINDOW_KILLS * 3)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_eight_writers_are_killed_in_the_window_and_no_value_reaches_another_candidate(
+    tmp_path, request, kind
+):
+    database = "c.db" if kind == "sqlite" else f"{fresh_database(request.getfixturevalue('server'))}#crowd"
+    made(tmp_path, database).close()
+    crowd = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.campaigns.killed_crowd", database, str(number), str(CROWD_ROUNDS)],
+            cwd=tmp_path, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for number in range(CROWD)
+    ]  # fmt: skip
+    counts = {"orphans": 0, "told": 0, "killed": 0}
+    for process in crowd:
+        out, err = process.communicate(timeout=500)
+        assert process.returncode == 0, err
+        for name, count in json.loads(out).items():
+            counts[name] += count
+    assert counts["orphans"] >= CROWD
+    assert counts["killed"] >= CROWD // 2
+    with Campaign(
+        tmp_path / "c.db" if kind == "sqlite" else database, pool=tmp_path / "pool.csv"
+    ) as campaign:
+        check_values(campaign, counts["told"])
+        assert ticket_counts(campaign)["open"] == 0
+        assert campaign.ask(3)
+
+
+def told_rows(campaign: Campaign) -> list[tuple[int | None, str, float | None]]:
+    return [(each.ticket, each.id, each.value) for each in history(campaign)]
+
+
+def ids_of(path: Path) -> list[str]:
+    with open(path, newline="") as stream:
+        return [row["name"] for row in csv.DictReader(stream)]
+
+
+def check_values(campaign: Campaign, n_tickets: int) -> None:
+    """Every result of a ticket belongs to the candidate that was measured, and none is lost or doubled."""
+    mine = [each for each in history(campaign) if each.ticket is not None]
+    assert len(mine) == len({each.ticket for each in mine}) == n_tickets
+    assert {each.value == value_of_id(each.id) for each in mine} == {True}

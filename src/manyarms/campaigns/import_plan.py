@@ -122,8 +122,8 @@ def check_tickets(rows: Iterable[ReportedResult], tickets: Mapping[int, Ticket])
             )
         if row.check is None and check is not None and row.name is None:
             raise UnknownTicketError(
-                f"{place}ticket {row.ticket} has no check: give the ticket as in the batch file (such as "
-                f"{row.ticket}-k3f5m), or the id of the candidate as well"
+                f"{place}ticket {row.ticket} has no check: give the ticket as in the batch file (a "
+                f"number and a check, such as 7-k3f5m), or the id of the candidate as well"
             )
 
 
@@ -139,7 +139,7 @@ class _FilePlan:
         self.gone: dict[int, set[float | None]] = defaultdict(set)
         for result in recorded.results:
             if result.removed and result.ticket is not None:
-                self.gone[result.ticket].add(result.value)
+                self.gone[result.ticket] |= {result.value, *result.earlier}
 
     def add_tickets(self, rows: Sequence[ReportedResult]) -> None:
         by_ticket: dict[int, list[ReportedResult]] = defaultdict(list)

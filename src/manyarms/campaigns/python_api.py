@@ -160,9 +160,9 @@ class Campaign:
         ]
         return self._inner.tell_rows(reported(rows, id_column))
 
-    def forget(self, tickets: Iterable[int]) -> None:
+    def forget(self, tickets: Iterable[Any]) -> None:
         """Cancel open tickets, so that their candidates may be asked for again."""
-        self._inner.forget(list(tickets))
+        self._inner.forget(self._inner.numbers_of([str(ticket) for ticket in tickets]))
 
     # ------------------------------------------------------------------ candidates
 

@@ -104,7 +104,8 @@ def batches(campaign: Campaign) -> list[dict[str, Any]]:
     wanted = select(BATCHES).where(BATCHES.c.campaign == campaign.store.id).order_by(BATCHES.c.number)
     with campaign.store.reading() as connection:
         rows = connection.execute(wanted).mappings().all()
-    return [{key: value for key, value in row.items() if key != "campaign"} for row in rows]
+    internal = ("campaign", "nonce")
+    return [{key: value for key, value in row.items() if key not in internal} for row in rows]
 
 
 def ticket_counts(campaign: Campaign) -> dict[str, int]:

@@ -96,7 +96,7 @@ def correct(
     results: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[FILE]",
+            metavar="FILE",
             help="CSV or TSV file with a column 'ticket' or the id column, the right 'value', and optionally "
             "'failed' and the present value as 'was'; instead of --ticket or --id.",
         ),
@@ -133,7 +133,7 @@ def untell(
     results: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[FILE]",
+            metavar="FILE",
             help="Results file whose results are removed, as it was imported; instead of --ticket or --id.",
         ),
     ] = None,

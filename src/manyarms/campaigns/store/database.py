@@ -106,6 +106,8 @@ class Database:
         with self._transaction(writer=True) as connection:
             self._upgrade(connection)
             yield connection
+        if self.where.url.database != ":memory:":
+            self._engine.dispose()  # the next connection finds the tables and prepares the file for them
 
     def _prepare(self) -> None:
         """Check the schema version once, and upgrade an older schema."""
