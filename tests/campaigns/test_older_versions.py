@@ -14,8 +14,10 @@ from manyarms import errors
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.pool_file.source import Source
 from manyarms.campaigns.queries import best, history
+from manyarms.campaigns.results_file import ticket_row
 from manyarms.campaigns.store.schema import STEPS
-from tests.campaigns.support import cli, step, write_pool
+from tests.campaigns.server import fresh_database
+from tests.campaigns.support import cli, made, step, write_pool
 
 DATA = Path(__file__).parent / "data"
 
@@ -136,3 +138,29 @@ def test_a_damaged_state_of_version_2_is_named_in_one_line(tmp_path: Path) -> No
     done = cli("ask", tmp_path / "c.db")
     assert done.code == 4
     assert done.err.strip().splitlines() == ["manyarms: the saved state: damaged: 'ledger' is missing"]
+
+
+@pytest.mark.slow
+def test_a_campaign_of_version_3_on_a_server_is_upgraded(tmp_path: Path, server: str) -> None:
+    """The tables are taken back to version 3, with a batch whose tickets had no checks."""
+    import psycopg
+
+    place = fresh_database(server)
+    with made(tmp_path, place) as campaign:
+        step(campaign, 6)
+        issued = campaign.ask(2)
+    with psycopg.connect(place, autocommit=True) as connection:
+        for statement in (
+            "ALTER TABLE campaigns DROP COLUMN settings_digest, DROP COLUMN identity",
+            "ALTER TABLE batches DROP COLUMN nonce",
+            "ALTER TABLE files DROP COLUMN name",
+            "ALTER TABLE states DROP COLUMN digest, DROP COLUMN stale",
+            "DROP TABLE corrections",
+            "UPDATE manyarms_schema SET version = 3",
+        ):
+            connection.execute(statement)
+    with Campaign(place) as campaign:
+        assert [each.code for each in campaign.open_tickets()] == [str(each.ticket) for each in issued]
+        assert campaign.tell_bytes(b"ticket,value\n6,0.5\n7,0.6\n", "r.csv").new == 2
+        campaign.correct([ticket_row("", "0", None, 0.25)])
+        assert [each.ticket for each in campaign.ask(2)] == [8, 9]

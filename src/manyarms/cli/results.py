@@ -11,6 +11,7 @@ import typer
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.correction_file import read_corrections
 from manyarms.campaigns.file_versions import Mode
+from manyarms.campaigns.import_plan import ImportSummary
 from manyarms.campaigns.results_file import ReportedResult, checked_value, ticket_row
 from manyarms.campaigns.store.corrections import Change
 from manyarms.campaigns.text import counted
@@ -69,7 +70,11 @@ def tell(
             summary = found.tell_file(results, mode)
     if as_json:
         print_json(summary)
-        return
+    else:
+        _show_import(summary)
+
+
+def _show_import(summary: ImportSummary) -> None:
     say(
         f"Imported {counted(summary.new, 'new result')} ({summary.failed} failed, "
         f"{summary.unasked} without a ticket, {summary.late} late). "

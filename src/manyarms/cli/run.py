@@ -101,10 +101,7 @@ def run(
 
     After Ctrl-C or a crash, run the same command again to continue: interrupted trials are repeated first.
     """
-    if (command is None) == (python is None):
-        raise typer.BadParameter("specify either --command or --python")
-    if value_pattern is not None and command is None:
-        raise typer.BadParameter("--value-pattern needs --command")
+    _check_options(command, python, value_pattern)
     plan = RunPlan(
         workers=workers,
         batch=batch,
@@ -134,6 +131,13 @@ def run(
     )
     for note in tally.notes:
         say(f"failed  {note}")
+
+
+def _check_options(command: str | None, python: str | None, value_pattern: str | None) -> None:
+    if (command is None) == (python is None):
+        raise typer.BadParameter("specify either --command or --python")
+    if value_pattern is not None and command is None:
+        raise typer.BadParameter("--value-pattern needs --command")
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
