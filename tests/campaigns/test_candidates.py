@@ -141,7 +141,7 @@ def test_the_ticket_of_an_excluded_candidate_stays_valid(tmp_path):
     with made(tmp_path) as campaign:
         issued = campaign.ask(2)
         campaign.exclude([issued[0].id])
-        assert campaign.tell_bytes(f"ticket,value\n{issued[0].ticket},1\n".encode(), "r.csv").new == 1
+        assert campaign.tell_bytes(f"ticket,value\n{issued[0].code},1\n".encode(), "r.csv").new == 1
 
 
 # ------------------------------------------------------------------ addition
@@ -166,7 +166,7 @@ def test_added_candidates_are_asked_for_and_told_like_the_others(tmp_path, place
         found = campaign.ask(3, eligible=np.arange(150) >= 120)
         assert all(each.id.startswith("new ") for each in found)
         assert found[0].columns["remark"] == "shelf 9"
-        text = "".join(f"{each.ticket},0.5\n" for each in found) + ""
+        text = "".join(f"{each.code},0.5\n" for each in found)
         assert campaign.tell_bytes(f"ticket,value\n{text}".encode(), "r.csv").new == 3
         assert campaign.tell_bytes(b"name,value\nnew 29,0.25\n", "s.csv").new == 1
         step(campaign, 5)
@@ -186,7 +186,7 @@ def test_candidates_unlike_the_others_make_the_model_learn_again(tmp_path):
     with Campaign.new(tmp_path / "c.db", Request(pool=str(tmp_path / "pool.csv"), id="name")) as campaign:
         for _ in range(3):
             rows = "".join(
-                f"{e.ticket},{value_of(float(e.columns['x']), 0.5, e.ticket)}\n" for e in campaign.ask(8)
+                f"{e.code},{value_of(float(e.columns['x']), 0.5, e.ticket)}\n" for e in campaign.ask(8)
             )
             campaign.tell_bytes(f"ticket,value\n{rows}".encode(), "r.csv")
         campaign.ask(1)

@@ -122,7 +122,8 @@ def flipped(place: Path, places: list[int]) -> None:
 
 def test_any_damaged_byte_gives_one_line(place):
     size = place.stat().st_size
-    flipped(place, np.random.default_rng(0).integers(0, size, 12).tolist())
+    in_header = 18  # the format version; most other bytes of a small database are unused
+    flipped(place, [in_header, *np.random.default_rng(0).integers(0, size, 11).tolist()])
 
 
 @pytest.mark.slow

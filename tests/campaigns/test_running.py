@@ -21,7 +21,7 @@ from manyarms.campaigns.workers import running
 from manyarms.campaigns.workers.command_trials import LONGEST_NOTE, StoppedError, TrialFailedError
 from manyarms.campaigns.workers.running import RunPlan, run
 from manyarms.support.interrupts import deferred_interrupts
-from tests.campaigns.support import made, value_of, wait_until, write_pool
+from tests.campaigns.support import coded, made, value_of, wait_until, write_pool
 
 
 class Bench:
@@ -102,7 +102,7 @@ def test_no_worker_waits_for_a_slow_trial_and_the_same_events_give_the_same_cand
                 assert [each.arm for each in campaign.ask(n, at_most=at_most)] == arms
             else:
                 rows = "".join(f"{ticket},{value!r}\n" for ticket, value in event[0])
-                campaign.tell_bytes(f"ticket,value\n{rows}".encode(), "r.csv")
+                campaign.tell_bytes(coded(campaign, f"ticket,value\n{rows}").encode(), "r.csv")
 
 
 def test_stops_after_so_many_trials_at_a_target_or_when_nothing_is_left(tmp_path):
