@@ -229,7 +229,8 @@ def scale_sentence(transform: Transform) -> tuple[str, ...]:
     """A sentence for the user about a scale that is not their own; none where it is."""
     if isinstance(transform, Standardised):
         return ()
-    scale = f"on a {transform.curve.name} scale" if isinstance(transform, Warped) else "by their rank"
+    name = transform.curve.name.replace("logarithm", "logarithmic") if isinstance(transform, Warped) else ""
+    scale = f"on a {name} scale" if name else "by their rank"
     return (f"rewards are modelled {scale} and reported in their own units",)
 
 
