@@ -13,6 +13,7 @@ from manyarms.errors import GapReachedError
 from manyarms.run.certificate import CERTIFICATE, certificate_of
 from manyarms.run.conditions import REQUESTED_SIZE, batches_condition
 from manyarms.run.optimizer import Optimizer
+from manyarms.support.threads import threads_for
 
 
 def certificate_in_units(run: Optimizer, units: Units, settings: Settings) -> dict[str, Any] | None:
@@ -23,8 +24,8 @@ def certificate_in_units(run: Optimizer, units: Units, settings: Settings) -> di
     """
     if not len(run.history):
         return None
-    arm = run.best().arm
-    found = certificate_of(run.context, run.state, arm, vouched=settings.vouched)
+    with threads_for(run.pool.n_arms):
+        found = certificate_of(run.context, run.state, run.best().arm, vouched=settings.vouched)
     found = replace(
         found,
         id=str(found.id),

@@ -21,6 +21,7 @@ from manyarms.run.context import RunContext
 from manyarms.run.gap_estimate import CONFIDENCE, joint_draws
 from manyarms.run.reward_scale import RewardScale
 from manyarms.run.state import RunState
+from manyarms.support.threads import one_thread
 from manyarms.support.validation import Floats
 
 CERTIFICATE, ESTIMATE = "certificate", "estimate"
@@ -136,7 +137,8 @@ def _highest_other(upper: Floats, arms: Any) -> Floats:
 
 def _estimated(context: RunContext, state: RunState, arm: int) -> _Bounds:
     """Quantiles over joint draws of the posterior (theory §4.12)."""
-    arms, draws = joint_draws(state.belief, arm, context.streams.at("certificate", state.n_feedbacks))
+    with one_thread():  # some hundred arms
+        arms, draws = joint_draws(state.belief, arm, context.streams.at("certificate", state.n_feedbacks))
     utilities = RewardScale(state.belief.model).rewards(draws)  # draws × arms
     own = utilities[:, int(np.flatnonzero(arms == arm)[0])]
     best, history = utilities.max(axis=1), state.history
