@@ -2,10 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PEERS := .venv-peers
 # One thread a process: the suites run on several processes, and results do not depend on the core count.
 SINGLE := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test test-slow lint bench clean
+.PHONY: demo test test-slow test-peers lint bench clean
 
 demo: $(VENV)/core
 	@$(BIN)/python -m manyarms.demo
@@ -15,6 +16,10 @@ test: $(VENV)/dev lint
 
 test-slow: $(VENV)/dev
 	$(SINGLE) $(BIN)/python -m pytest -q -n auto -m slow
+
+# The suites of other libraries on the plug-ins for them, in an environment of their own.
+test-peers: $(PEERS)/peers
+	$(SINGLE) SCIPY_ARRAY_API=1 $(PEERS)/bin/python -m pytest -q -rA tests/peers
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .
@@ -35,5 +40,10 @@ $(VENV)/dev: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
 	@touch $@ $(VENV)/core
 
+$(PEERS)/peers: pyproject.toml
+	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -e ".[peers]"
+	@touch $@
+
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -27,6 +27,7 @@ LAYERS = [
     "agents",
     "problems",
     "campaigns",
+    "sklearn",
     "reproduce",
     "testing",
     "cli",

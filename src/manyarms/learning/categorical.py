@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -32,25 +32,34 @@ def from_bits(pool: Pool) -> Prepared | None:
     """One-hot blocks as codes, many bits as a fingerprint; None for a few columns of other bits."""
     starts = _one_hot_starts(pool)
     if starts is not None and len(starts) < pool.n_features:
-
-        def decode(features: Any) -> NDArray[Any]:
-            ones = np.asarray(features) != 0
-            ends = [*starts[1:], ones.shape[1]]
-            blocks = [ones[:, a:b] for a, b in zip(starts, ends, strict=True)]
-            codes = [np.where(block.any(axis=1), block.argmax(axis=1), _UNKNOWN_CATEGORY) for block in blocks]
-            return np.column_stack(codes).astype(np.int32)
-
+        decode = OneHotCodes(tuple(starts))
         blocks = f"{pool.n_features} columns of zeros and ones form {len(starts)} one-hot blocks"
         assumptions = (f"{blocks}: Hamming kernel",)
         return Prepared(transformed_pool(pool, decode), (HammingFamily(),), (), decode, assumptions)
     if pool.n_features < FINGERPRINT_BITS:
         return None
-
-    def pack(features: Any) -> NDArray[Any]:
-        return np.packbits(np.asarray(features) != 0, axis=1)
-
     assumption = f"{pool.n_features} columns of zeros and ones are treated as a fingerprint: Tanimoto kernel"
-    return Prepared(transformed_pool(pool, pack), (TanimotoFamily(),), (), pack, (assumption,))
+    return Prepared(transformed_pool(pool, packed), (TanimotoFamily(),), (), packed, (assumption,))
+
+
+@dataclass(frozen=True)
+class OneHotCodes:
+    """The position of the one in each block of columns; a value, so that a fitted model can be pickled."""
+
+    starts: tuple[int, ...]
+
+    def __call__(self, features: Any) -> NDArray[Any]:
+        """One column of codes for each block."""
+        ones = np.asarray(features) != 0
+        ends = [*self.starts[1:], ones.shape[1]]
+        blocks = [ones[:, a:b] for a, b in zip(self.starts, ends, strict=True)]
+        codes = [np.where(block.any(axis=1), block.argmax(axis=1), _UNKNOWN_CATEGORY) for block in blocks]
+        return np.column_stack(codes).astype(np.int32)
+
+
+def packed(features: Any) -> NDArray[Any]:
+    """Rows of zeros and ones as packed bits."""
+    return np.packbits(np.asarray(features) != 0, axis=1)
 
 
 def _one_hot_starts(pool: Pool) -> list[int] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,13 +36,7 @@ def from_numbers(
     assumptions = _assumptions(columns, [_column_name(block, names) for block in blocks.tolist()])
     encode: Encode = np.asarray
     if any(column.is_transformed for column in columns):
-
-        def encode(features: Any) -> NDArray[Any]:
-            block = np.array(features, dtype=np.float64)
-            for j, column in enumerate(columns):
-                block[:, j] = column.transform(block[:, j])
-            return block
-
+        encode = TransformColumns(tuple(columns))
         pool = transformed_pool(pool, encode)
     spreads = tuple(column.spread for column in columns)
     shared = tuple(-1 if column.constant else 0 for column in columns)
@@ -52,6 +47,20 @@ def from_numbers(
     n_levels = tuple(len(column.levels) for column in columns)
     groups = _block_numbers(shared, blocks)
     return Prepared(pool, tuple(families), groups, encode, tuple(assumptions), n_levels)
+
+
+@dataclass(frozen=True)
+class TransformColumns:
+    """Rows of numbers with every column transformed; a value, so that a fitted model can be pickled."""
+
+    columns: tuple[Column, ...]
+
+    def __call__(self, features: Any) -> NDArray[Any]:
+        """The transformed rows, as a new array."""
+        block = np.array(features, dtype=np.float64)
+        for j, column in enumerate(self.columns):
+            block[:, j] = column.transform(block[:, j])
+        return block
 
 
 def _families_in_own_units(columns: list[Column], shared: tuple[int, ...]) -> list[Family]:
