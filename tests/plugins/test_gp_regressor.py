@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF as SklearnRBF
+from sklearn.gaussian_process import kernels as sklearn_kernels
 
 import manyarms as ma
 from manyarms.sklearn import SparseGPRegressor
@@ -19,11 +19,11 @@ def smooth(rng, n, d=2):
     return X, np.sin(2 * X[:, 0]) + 0.3 * X[:, 1] + 0.1 * rng.normal(size=n)
 
 
-@pytest.mark.parametrize("kernel", [ma.RBF(0.8), SklearnRBF(0.8)])
+@pytest.mark.parametrize("kernel", [ma.RBF(0.8), sklearn_kernels.RBF(0.8)])
 def test_it_is_the_exact_process_up_to_max_inducing_rows(rng, kernel) -> None:
     X, y = smooth(rng, 60)
     new = rng.uniform(-3, 3, size=(25, 2))
-    oracle = GaussianProcessRegressor(SklearnRBF(0.8), alpha=0.04, optimizer=None).fit(X, y)
+    oracle = GaussianProcessRegressor(sklearn_kernels.RBF(0.8), alpha=0.04, optimizer=None).fit(X, y)
     model = SparseGPRegressor(kernel, noise_std=0.2).fit(X, y)
     mean, std = model.predict(new, return_std=True)
     their_mean, their_std = oracle.predict(new, return_std=True)
@@ -36,7 +36,7 @@ def test_it_is_the_exact_process_up_to_max_inducing_rows(rng, kernel) -> None:
 def test_normalised_targets_agree_with_scikit_learn(rng) -> None:
     X, y = smooth(rng, 40)
     y = 1000 + 50 * y
-    oracle = GaussianProcessRegressor(SklearnRBF(0.8), alpha=0.04, optimizer=None, normalize_y=True)
+    oracle = GaussianProcessRegressor(sklearn_kernels.RBF(0.8), alpha=0.04, optimizer=None, normalize_y=True)
     oracle.fit(X, y)
     model = SparseGPRegressor(ma.RBF(0.8), noise_std=0.2, normalize_y=True).fit(X, y)
     mean, std = model.predict(X[:5] + 0.1, return_std=True)
@@ -148,7 +148,12 @@ def test_a_failed_call_changes_nothing(rng) -> None:
     X, y = smooth(rng, 20)
     model = SparseGPRegressor(ma.RBF()).fit(X, y)
     before = model.predict(X)
-    for rows, results in ((X[:, :1], y), (X, y[:3]), (X * np.nan, y), (X, np.full(20, np.inf))):
-        with pytest.raises(ValueError, match="."):
+    for rows, results, message in (
+        (X[:, :1], y, "1 features"),
+        (X, y[:3], "inconsistent"),
+        (X * np.nan, y, "NaN"),
+        (X, np.full(20, np.inf), "infinity"),
+    ):
+        with pytest.raises(ValueError, match=message):
             model.partial_fit(rows, results)
     np.testing.assert_array_equal(model.predict(X), before)
