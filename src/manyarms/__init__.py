@@ -36,8 +36,8 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """Import agents, problems, `Campaign` and `Certificate` when they are first used."""
-    if name in ("agents", "problems"):
+    """Import agents, plots, problems, `Campaign` and `Certificate` when they are first used."""
+    if name in ("agents", "plots", "problems"):
         return import_module(f"manyarms.{name}")
     if name == "Campaign":
         return import_module("manyarms.campaigns.python_api").Campaign
@@ -86,5 +86,6 @@ __all__ = [
     "errors",
     "maximize",
     "minimize",
+    "plots",
     "problems",
 ]

@@ -133,6 +133,10 @@ class NoResultsError(ManyarmsError, LookupError):
     """The call needs at least one result."""
 
 
+class NothingToPlotError(ManyarmsError, LookupError):
+    """A chart has no data: there are no results yet, or the candidates have no columns to show."""
+
+
 # ---------------------------------------------------------------- many agents, one server
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 import manyarms as ma
 from manyarms.campaigns.report import BatchLine, CampaignReport, Measurement, TopRow
+from manyarms.plots.sources import view_of
 
 NASTY = [
     "<script>alert(1)</script>",
@@ -72,7 +73,8 @@ def real_report(pulls: int = 300, seed: int = 0) -> CampaignReport:
         optimizer.tell(asked, rewards, failed=failed.tolist())
     return CampaignReport(
         "Yield of a made-up reaction", "maximise", [("policy", "BBKB"), ("candidates", "800")], measurements,
-        batches, top_rows(optimizer), float(truth.max()),
+        batches, top_rows(optimizer), float(truth.max()), view_of(optimizer).model(),
+        (optimizer.best().mean, optimizer.best().lower, optimizer.best().upper),
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,6 +33,7 @@ from manyarms.cli.output import (
 )
 from manyarms.cli.progress import bar
 from manyarms.cli.results import correct, tell, untell
+from manyarms.plots.plot import altair_module
 from manyarms.support.output_files import check_writable, replacing
 
 
@@ -180,6 +181,7 @@ def report(
     as_json: JsonOption = False,
 ) -> None:
     """Write the report as one self-contained HTML page."""
+    altair_module()  # says at once what is missing
     with (
         bar("fingerprints", quiet=as_json) as progress,
         Campaign(campaign, pool=pool, progress=progress) as found,
@@ -190,7 +192,7 @@ def report(
     with replacing(path, force=force, never=never) as stream:
         stream.write(render(page))
     if as_json:
-        print_json({"out": str(path), "report": page})
+        print_json({"out": str(path), "report": replace(page, model=None)})
     else:
         say(f"Wrote the report to {path}.")
 

@@ -1,4 +1,8 @@
-"""The complete page: headline figures, charts and tables, in one file without scripts or requests."""
+"""The complete page: headline figures, charts and tables, in one file that requests nothing.
+
+The charts are drawn by scripts inside the file, which the page's security policy allows by their digests. The
+tables are readable without scripts.
+"""
 
 from __future__ import annotations
 
@@ -8,36 +12,48 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
-from manyarms.campaigns.report.charts import (
-    Figure,
-    MissingFigure,
-    batch_figures,
-    calibration_figure,
-    progress_figure,
-    regret_figure,
-)
 from manyarms.campaigns.report.data import headline_data
+from manyarms.campaigns.report.figures import (
+    AGREEMENT,
+    BATCHES,
+    LEARNED,
+    PROGRESS,
+    Figures,
+    agreement_figures,
+    batch_figures,
+    learned_figures,
+    progress_figures,
+)
 from manyarms.campaigns.report.markup import Markup, join, shortened, tag, user_text
-from manyarms.campaigns.report.scales import number
-from manyarms.campaigns.report.values import BatchLine, CampaignReport, TopRow
+from manyarms.campaigns.report.values import CampaignReport, TopRow
+from manyarms.plots.numbers import number
+from manyarms.plots.plot import Plot
+from manyarms.plots.view import BatchLine
+from manyarms.plots.web import SCRIPTS, THEMES, MissingFigure, as_json, script
 
-# The pixel size of a chart for each screen width; the style sheet shows one of the drawings.
-SIZES = {"full": (1200, 380), "half": (600, 330), "narrow": (340, 270)}
 MOST_ROWS = 200  # rows of the table of batches
+NO_SCRIPTS = "The charts are drawn by JavaScript, which is switched off. The tables below need none."
 
 
 def render(report: CampaignReport) -> str:
     """The report as one self-contained HTML page."""
     style = Markup(files("manyarms.campaigns.report").joinpath("page.css").read_text(encoding="utf-8"))
-    page = tag("html", head(report.title, style), body(report), lang="en")
+    scripts = [script(name) for name in SCRIPTS]
+    page = tag("html", head(report.title, style, scripts), body(report, scripts), lang="en")
     return f"<!DOCTYPE html>\n{page}\n"
 
 
-def head(title: str, style: Markup) -> Markup:
-    """The head of the page; its security policy allows nothing but the embedded style sheet."""
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+def digest(text: str) -> str:
+    """A text as the security policy names it."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def head(title: str, style: Markup, scripts: Sequence[str]) -> Markup:
+    """The head of the page; its security policy allows nothing but the embedded style sheet and scripts."""
+    allowed = " ".join(map(digest, scripts))
     policy = (
-        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src {allowed}; style-src {digest(style)}; img-src data:; "
+        f"base-uri 'none'; form-action 'none'"
     )
     return tag(
         "head",
@@ -52,21 +68,56 @@ def head(title: str, style: Markup) -> Markup:
     )
 
 
-def body(report: CampaignReport) -> Markup:
-    """The sections of the page, the most important first."""
-    sizes, seconds, dictionary = batch_figures(report)
-    progress: list[Figure | MissingFigure] = [progress_figure(report)]
-    if report.optimum is not None:
-        progress.append(regret_figure(report))
+def body(report: CampaignReport, scripts: Sequence[str]) -> Markup:
+    """The sections of the page, the most important first, then the scripts."""
+    view = report.view()
+    charts = _Charts()
     main = [
-        section("Progress", figures(progress)),
+        section(PROGRESS, charts.figures(progress_figures(view, report.optimum))),
         section("Top candidates", top_table(report.top)),
-        section("Batches", join([figures([sizes, seconds]), batch_table(report.batches)])),
-        section("Model", figures([calibration_figure(report), dictionary])),
+        section(LEARNED, charts.figures(learned_figures(view))),
+        section(AGREEMENT, charts.figures(agreement_figures(view))),
+        section(BATCHES, join([charts.figures(batch_figures(view)), batch_table(report.batches)])),
         section("Settings", facts_table(report.facts)),
     ]
     foot = "Point at a mark to see its values. All values are in the units in which they were recorded."
-    return tag("body", masthead(report), tag("main", join(main)), tag("footer", tag("p", foot)))
+    return tag(
+        "body",
+        masthead(report),
+        tag("noscript", tag("p", NO_SCRIPTS, class_="empty")),
+        tag("main", join(main)),
+        tag("footer", tag("p", foot)),
+        json_block("chart-themes", THEMES),
+        *[json_block(name, spec) for name, spec in charts.specs.items()],
+        *[tag("script", Markup(text)) for text in scripts],
+    )
+
+
+def json_block(name: str, value: object) -> Markup:
+    """Data for the scripts, in which no text can end the element."""
+    return tag("script", Markup(as_json(value)), type="application/json", id=name)
+
+
+class _Charts:
+    """Figures as markup; `specs` collects the description of each chart under its id."""
+
+    def __init__(self) -> None:
+        self.specs: dict[str, object] = {}
+
+    def figures(self, shown: Figures) -> Markup:
+        """Figures side by side if there is room; a single figure takes the whole width."""
+        style = "figures alone" if len(shown) == 1 else "figures"
+        return tag("div", *map(self.figure, shown), class_=style)
+
+    def figure(self, item: Plot | MissingFigure) -> Markup:
+        """A chart with its title and caption, or the reason why there is none."""
+        title = tag("h3", item.title)
+        if isinstance(item, MissingFigure):
+            return tag("figure", tag("figcaption", title), tag("p", item.why, class_="empty"))
+        name = f"chart-{1 + len(self.specs)}"
+        self.specs[name] = item.spec()
+        place = tag("div", class_="chart", data_chart=name)
+        return tag("figure", tag("figcaption", title, tag("p", " ".join(item.caption))), place)
 
 
 def masthead(report: CampaignReport) -> Markup:
@@ -87,43 +138,6 @@ def masthead(report: CampaignReport) -> Markup:
 def section(title: str, content: Markup) -> Markup:
     """A section of the page."""
     return tag("section", tag("h2", title), content)
-
-
-def figures(shown: Sequence[Figure | MissingFigure]) -> Markup:
-    """Figures side by side if there is room; a single figure takes the whole width."""
-    alone = len(shown) == 1
-    rooms = list(SIZES) if alone else ["half", "narrow"]
-    return tag(
-        "div", *[figure(item, rooms) for item in shown], class_="figures alone" if alone else "figures"
-    )
-
-
-def figure(item: Figure | MissingFigure, rooms: list[str]) -> Markup:
-    """A chart drawn for each screen width, with its caption and legend."""
-    title = tag("h3", item.title)
-    if isinstance(item, MissingFigure):
-        return tag("figure", tag("figcaption", title), tag("p", item.why, class_="empty"))
-    keys = [tag("li", swatch(style), tag("bdi", text)) for style, text in item.legend]
-    return tag(
-        "figure",
-        tag("figcaption", title, tag("p", " ".join(item.caption))),
-        tag("ul", *keys, class_="legend") if keys else Markup(""),
-        *[item.chart.svg(*SIZES[room], style=room) for room in rooms],
-    )
-
-
-def swatch(style: str) -> Markup:
-    """A sample of a mark for the legend."""
-    shapes = {
-        "dots": tag("circle", cx=9, cy=6, r=3),
-        "pairs": tag("circle", cx=9, cy=6, r=3),
-        "failed": tag("path", d="M9 1v10"),
-        "best": tag("path", d="M0 6h18"),
-        "mean": tag("path", d="M0 6h18"),
-        "dashed": tag("path", d="M0 6h18"),
-    }
-    shape = shapes.get(style, tag("rect", width=18, height=12))
-    return tag("svg", tag("g", shape, class_=style), viewBox="0 0 18 12", aria_hidden="true", class_="swatch")
 
 
 @dataclass(frozen=True)

@@ -1,43 +1,10 @@
-"""The contents of a report: plain values in the user's units and sign."""
+"""The contents of a report: plain values in the user's units and sign, and the model behind them."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from manyarms.errors import InvalidParameterError
-
-GOALS = ("maximise", "minimise")
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """One recorded result; `predicted` is the prediction made when the candidate was handed out."""
-
-    number: int
-    id: str
-    value: float | None
-    failed: bool
-    predicted: float | None
-    predicted_lower: float | None  # lower and upper end of the 90 % prediction interval of a measured value
-    predicted_upper: float | None
-    batch: int | None
-
-
-@dataclass(frozen=True)
-class BatchLine:
-    """One batch, with the interval of the model's best candidate at the time of the ask."""
-
-    number: int
-    size: int
-    ended_because: str
-    ratio: float
-    dictionary_size: int
-    seconds: float
-    asked_at: str
-    best_mean: float | None
-    best_lower: float | None
-    best_upper: float | None
+from manyarms.plots.view import BatchLine, Measurement, ModelView, RunView, checked_optimum
 
 
 @dataclass(frozen=True)
@@ -57,7 +24,8 @@ class TopRow:
 class CampaignReport:
     """Everything the page shows. Measurements are in the order of recording.
 
-    `optimum` is the best true value, if it is known.
+    `optimum` is the best true value, if it is known. `model` and `present` (the mean of the best candidate and its
+    interval) are None before there are results.
     """
 
     title: str
@@ -67,9 +35,15 @@ class CampaignReport:
     batches: list[BatchLine]
     top: list[TopRow]
     optimum: float | None = None
+    model: ModelView | None = None
+    present: tuple[float, float, float] | None = None
 
     def __post_init__(self) -> None:
-        if self.goal not in GOALS:
-            raise InvalidParameterError("goal", self.goal, " or ".join(map(repr, GOALS)))
-        if self.optimum is not None and not math.isfinite(self.optimum):
-            raise InvalidParameterError("optimum", self.optimum, "a finite number or None")
+        checked_optimum(self.optimum)
+        self.view()  # checks the goal
+
+    def view(self) -> RunView:
+        """The report as the charts show it."""
+        return RunView(
+            self.title, self.goal, self.measurements, self.batches, lambda: self.model, self.present
+        )

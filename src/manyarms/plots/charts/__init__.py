@@ -1,0 +1,1 @@
+"""The drawing of each chart with Altair; `plots/data/` has the numbers."""

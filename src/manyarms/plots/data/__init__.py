@@ -1,0 +1,1 @@
+"""The numbers behind each chart, computed without drawing anything."""
