@@ -46,7 +46,8 @@ class Watched:
     def drawn(self) -> None:
         """Wait until every chart is drawn."""
         self.page.wait_for_function(
-            "[...document.querySelectorAll('[data-chart]')].every(chart => chart.dataset.drawn)", timeout=60_000
+            "[...document.querySelectorAll('[data-chart]')].every(chart => chart.dataset.drawn)",
+            timeout=60_000,
         )
 
 
@@ -65,7 +66,9 @@ def chromium() -> Iterator[Browser]:
 def watched(browser: Browser, width: int, height: int = 900, scheme: str = "light") -> Iterator[Watched]:
     """A page in a window of this width, with cookies and storage of its own."""
     context = browser.new_context(
-        viewport={"width": width, "height": height}, color_scheme=scheme, accept_downloads=True  # type: ignore[arg-type]
+        viewport={"width": width, "height": height},
+        color_scheme=scheme,
+        accept_downloads=True,  # type: ignore[arg-type]
     )
     try:
         yield Watched(context.new_page())

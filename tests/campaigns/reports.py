@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 import manyarms as ma
-from manyarms.campaigns.report import BatchLine, CampaignReport, Measurement, TopRow
+from manyarms.campaigns.report import CampaignReport, TopRow
 from manyarms.plots.sources import view_of
+from manyarms.plots.view import BatchLine, Measurement
 
 NASTY = [
     "<script>alert(1)</script>",

@@ -26,6 +26,7 @@ LAYERS = [
     "run",
     "agents",
     "problems",
+    "plots",
     "campaigns",
     "sklearn",
     "reproduce",
@@ -36,7 +37,7 @@ LAYERS = [
 ]
 LEVEL = {part: level for level, part in enumerate(LAYERS)}
 HEAVY = ["scipy.linalg", "scipy.spatial", "pandas", "polars", "narwhals", "pyarrow", "sklearn"]
-HEAVY += ["sqlalchemy", "typer", "rich", "matplotlib", "rdkit", "psycopg"]
+HEAVY += ["altair", "sqlalchemy", "typer", "rich", "matplotlib", "rdkit", "psycopg"]
 
 
 def module_name(path: Path) -> str:

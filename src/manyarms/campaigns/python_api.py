@@ -17,12 +17,14 @@ from typing import Any
 from manyarms.campaigns import campaign as durable
 from manyarms.campaigns import queries
 from manyarms.campaigns.batch_file import batch_lines
+from manyarms.campaigns.chart_view import campaign_view
 from manyarms.campaigns.import_plan import ImportSummary
 from manyarms.campaigns.results_file import reported
 from manyarms.campaigns.settings import Request, read_request
 from manyarms.campaigns.status import status
 from manyarms.campaigns.store.database import address
 from manyarms.errors import InvalidParameterError, MissingExtraError, ResultsFileError, TableError, shown
+from manyarms.plots.view import RunView
 from manyarms.pool.frames import is_frame
 
 LIBRARIES = ("pandas", "polars")
@@ -196,6 +198,10 @@ class Campaign:
         """Every recorded result, in the order of recording."""
         rows = [asdict(row) for row in queries.history(self._inner)]
         return self._framed(rows, ["number", "ticket", "id", "value", "failed"])
+
+    def chart_view(self) -> RunView:
+        """What the charts of `manyarms.plots` show of this campaign."""
+        return campaign_view(self._inner)
 
     def status(self) -> dict[str, Any]:
         """The settings, the counts, the learned model and the assumptions."""

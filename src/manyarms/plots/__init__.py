@@ -1,8 +1,8 @@
 """Charts of a run or a campaign, as `manyarms.plots`: each function returns a `Plot` with the data behind it.
 
-The source of every chart is an `Optimizer`, a `Result` of `maximize`, or a `Campaign`. Drawing needs Altair, the
-extra `plots`; the functions that end in `_data` do not. The same charts make up the report and the page of a
-campaign.
+The source of every chart is an `Optimizer`, a `Result` of `maximize`, or a `Campaign`. Drawing needs Altair,
+the extra `plots`; the functions that end in `_data` do not. The same charts make up the report and the page
+of a campaign.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """The columns of a pool, as a user knows them: a number, or a category with its kinds.
 
-A category of a campaign occupies several features of the pool, one indicator for each kind; in a pool made from a
-data frame it is one feature that holds texts. `Column` hides the difference.
+A category of a campaign occupies several features of the pool, one indicator for each kind; in a pool made
+from a data frame it is one feature that holds texts. `Column` hides the difference.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ class Column:
         values = np.unique(features[:, self.places[0]].astype(np.float64))
         if len(values) > MOST_VALUES:
             ends = np.linspace(values[0], values[-1], MOST_VALUES)
-            inner = np.quantile(features[:, self.places[0]].astype(np.float64), np.linspace(0, 1, MOST_VALUES))
+            inner = np.quantile(
+                features[:, self.places[0]].astype(np.float64), np.linspace(0, 1, MOST_VALUES)
+            )
             values = np.unique(0.5 * (ends + inner))
         return [(float(value), (float(value),)) for value in values]
 
@@ -59,7 +61,8 @@ class Column:
 def columns_of(pool: Pool, kernel: Any, owners: Sequence[str] | None = None) -> tuple[Column, ...]:
     """The columns of a pool that vary; none where its features are fingerprints, strings or objects.
 
-    `owners` names, for each feature, the user's column that it came from; by default each feature is a column.
+    `owners` names, for each feature, the user's column that it came from; by default each feature is a
+    column.
     """
     if pool.features.ndim != 2 or _is_fingerprint_kernel(kernel):
         return ()

@@ -17,14 +17,15 @@ WIDTH, HEIGHT = 640, 320  # pixels of a chart outside of a web page
 class Plot:
     """A chart: its title, what it says in sentences, the Altair chart, and the data that it shows.
 
-    It draws itself as the last expression of a notebook cell. `save` writes it to a file; `data` is the result of
-    the function of the same name that ends in `_data`.
+    It draws itself as the last expression of a notebook cell. `save` writes it to a file; `data` is the
+    result of the function of the same name that ends in `_data`.
 
     """
 
     title: str
     caption: tuple[str, ...]
-    layers: Any  # an Altair chart without size and configuration
+    layers: Any  # an Altair chart without size and configuration; its data are named
+    tables: dict[str, list[dict[str, Any]]]  # the rows of each name
     data: Any
     description: str
     height: int = HEIGHT
@@ -34,15 +35,17 @@ class Plot:
         """The Altair chart, with its title and colours."""
         altair = altair_module()
         title = altair.TitleParams(self.title, subtitle=_lines(" ".join(self.caption)))
-        sized = self.layers.properties(width=WIDTH, height=self.height, title=title, description=self.description)
-        return sized.properties(config=LIGHT, padding=12)
+        sized = self.layers.properties(
+            width=WIDTH, height=self.height, title=title, description=self.description
+        )
+        return sized.properties(config=LIGHT, padding=12, datasets=self.tables)
 
     def spec(self) -> dict[str, Any]:
-        """The Vega-Lite description for a web page: as wide as its place, with the colours left to the page."""
+        """The Vega-Lite description for a web page: as wide as its place, without colours of its own."""
         sized = self.layers.properties(width="container", height=self.height, description=self.description)
-        found: dict[str, Any] = sized.to_dict()
+        found: dict[str, Any] = sized.to_dict(validate=False)
         found.pop("config", None)
-        return {**found, "autosize": {"type": "fit-x", "contains": "padding"}}
+        return {**found, "datasets": self.tables, "autosize": {"type": "fit-x", "contains": "padding"}}
 
     def save(self, path: str | Path, *, dark: bool = False) -> None:
         """Write the chart to a .png, .svg, .html or .json file."""

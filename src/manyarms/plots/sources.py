@@ -50,7 +50,8 @@ def _view_of_run(run: Optimizer) -> RunView:
     The trace holds no predictions, and results that were not asked for are known by their averages only.
     """
     records = run.trace
-    measurements, asked = _measured(run, records), {}
+    measurements = _measured(run, records)
+    asked: dict[int, tuple[int, float]] = {}
     for record in records:
         for arm, reward in zip(record.arms.tolist(), record.rewards.tolist(), strict=True):
             if not np.isnan(reward):
@@ -77,7 +78,10 @@ def _view_of_run(run: Optimizer) -> RunView:
 
 
 def model_view(
-    run: Optimizer, pool: Pool, owners: Sequence[str] | None = None, to_user: Callable[[Floats], Floats] = _same
+    run: Optimizer,
+    pool: Pool,
+    owners: Sequence[str] | None = None,
+    to_user: Callable[[Floats], Floats] = _same,
 ) -> ModelView:
     """The model of a run that has used all its results.
 
@@ -97,7 +101,9 @@ def _measured(run: Optimizer, records: list[BatchRecord]) -> list[Measurement]:
     return found
 
 
-def _measurement(run: Optimizer, number: int, arm: int, value: float | None, batch: int | None) -> Measurement:
+def _measurement(
+    run: Optimizer, number: int, arm: int, value: float | None, batch: int | None
+) -> Measurement:
     return Measurement(number, str(run.pool.id_of(arm)), value, value is None, None, None, None, batch)
 
 

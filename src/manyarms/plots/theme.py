@@ -1,7 +1,7 @@
 """Colours and fonts of the charts, light and dark, as Vega-Lite configurations.
 
-A chart names its parts by style ("best", "dots", …) and its colours by their place in the palette, so the same
-chart can be shown in either theme. The style sheet of the report and the page uses the same colours.
+A chart names its parts by style ("best", "dots", …) and its colours by their place in the palette, so the
+same chart can be shown in either theme. The style sheet of the report and the page uses the same colours.
 """
 
 from __future__ import annotations
@@ -23,7 +23,12 @@ DARK_COLOURS = {
 
 def configuration(colours: dict[str, str]) -> dict[str, Any]:
     """The Vega-Lite configuration for these colours."""
-    words = {"labelColor": colours["soft"], "titleColor": colours["ink"], "labelFontSize": 12, "titleFontSize": 12}
+    words = {
+        "labelColor": colours["soft"],
+        "titleColor": colours["ink"],
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+    }
     return {
         "background": colours["card"],
         "font": FONT,

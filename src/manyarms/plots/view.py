@@ -1,7 +1,7 @@
 """What the charts show: one view of a run, whichever object it comes from.
 
-An `Optimizer`, a `Result` of `maximize` and a campaign are all turned into a `RunView` (`sources.py`). All values
-are in the user's units and sign.
+An `Optimizer`, a `Result` of `maximize` and a campaign are all turned into a `RunView` (`sources.py`). All
+values are in the user's units and sign.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class ModelView:
     """The model with every result used.
 
     `pool` has the user's features; the pool of `run` may have been encoded for the model. `run` may also use
-    rewards in other units than the user's; `to_user` converts them. `columns` are the columns of the user's table,
-    and `pending` the arms whose results are awaited.
+    rewards in other units than the user's; `to_user` converts them. `columns` are the columns of the user's
+    table, and `pending` the arms whose results are awaited.
     """
 
     run: Optimizer
@@ -102,7 +102,8 @@ class RunView:
     """Results in the order of recording, batches in the order of asking, and the model.
 
     `model` is called at the first chart that needs the model, because it can take a while; it returns None if
-    there are no results. `present` is the model's mean of its best candidate now, with the ends of its interval.
+    there are no results. `present` is the model's mean of its best candidate now, with the ends of its
+    interval.
     """
 
     title: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from manyarms.errors import NothingToPlotError
@@ -17,7 +18,12 @@ from manyarms.plots.web import MissingFigure, figure
 
 Figures = list[Plot | MissingFigure]
 
-PROGRESS, LEARNED, AGREEMENT, BATCHES = "Progress", "What the model learned", "Model and measurements", "Batches"
+PROGRESS, LEARNED, AGREEMENT, BATCHES = (
+    "Progress",
+    "What the model learned",
+    "Model and measurements",
+    "Batches",
+)
 
 
 def progress_figures(view: RunView, optimum: float | None = None) -> Figures:
@@ -31,10 +37,8 @@ def progress_figures(view: RunView, optimum: float | None = None) -> Figures:
 def learned_figures(view: RunView) -> Figures:
     """The importance of the columns, the effects of the most important ones, and the map of the pool."""
     found = [figure("Importance of the columns", partial(importance, view))]
-    try:
+    with suppress(NothingToPlotError):  # the chart of importance says why
         found += effects(view)
-    except NothingToPlotError:
-        pass  # the chart of importance says why
     return [*found, figure("Map of the pool", partial(pool_map, view))]
 
 

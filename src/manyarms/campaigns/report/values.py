@@ -24,8 +24,8 @@ class TopRow:
 class CampaignReport:
     """Everything the page shows. Measurements are in the order of recording.
 
-    `optimum` is the best true value, if it is known. `model` and `present` (the mean of the best candidate and its
-    interval) are None before there are results.
+    `optimum` is the best true value, if it is known. `model` and `present` (the mean of the best candidate
+    and its interval) are None before there are results.
     """
 
     title: str

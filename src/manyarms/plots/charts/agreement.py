@@ -6,10 +6,10 @@ from typing import Any
 
 from manyarms.errors import NothingToPlotError
 from manyarms.plots.charts.parts import (
+    Tables,
     colours,
     figure,
     outside_note,
-    rows,
     shown,
     thinning_note,
     tip,
@@ -31,27 +31,28 @@ OBSERVED, EXPECTED = "observed", "expected of a calibrated model (95 %)"
 def predicted(source: Any) -> Plot:
     """Predicted against measured values, with the diagonal.
 
-    The predictions of a campaign were made when the candidates were handed out; those of an `Optimizer` are made
-    for each candidate from the results of all others.
+    The predictions of a campaign were made when the candidates were handed out; those of an `Optimizer` are
+    made for each candidate from the results of all others.
     """
     data = predicted_data(view_of(source))
     if not data.pairs:
         raise NothingToPlotError(NO_PREDICTIONS)
-    altair, (low, high) = altair_module(), data.range
+    tables, (low, high) = Tables(), data.range
     outside = sum(not (low <= p.predicted <= high and low <= p.measured <= high) for p in data.points)
     x, y = x_axis("x", "predicted", (low, high)), y_axis("y", "measured", (low, high))
     roles = {PAIR: 0, EQUAL: 2}
     ends = [{"x": low, "y": low}, {"x": high, "y": high}]
-    diagonal = altair.Chart(rows(ends, EQUAL)).mark_line(strokeDash=[6, 4], strokeWidth=1.5)
+    diagonal = tables.chart(ends, EQUAL).mark_line(strokeDash=[6, 4], strokeWidth=1.5)
     dots = [{"x": p.predicted, "y": p.measured, "id": tip(p.id)} for p in data.points]
     tooltip = [shown("id", "candidate"), figure("x", "predicted"), figure("y", "measured")]
-    circles = altair.Chart(rows(dots, PAIR)).mark_circle(size=26, opacity=0.5, clip=True)
-    layers = altair.layer(
+    circles = tables.chart(dots, PAIR).mark_circle(size=26, opacity=0.5, clip=True)
+    layers = altair_module().layer(
         diagonal.encode(x=x, y=y, color=colours(roles, roles)),
         circles.encode(x=x, y=y, color=colours(roles, roles), tooltip=tooltip),
     )
     description = f"Measured against predicted values of {len(data.pairs):,} measurements."
-    return Plot("Predicted against measured", _predicted_caption(data, outside), layers, data, description)
+    caption = _predicted_caption(data, outside)
+    return Plot("Predicted against measured", caption, layers, tables.found, data, description)
 
 
 def _predicted_caption(data: PredictedData, outside: int) -> tuple[str, ...]:
@@ -73,8 +74,12 @@ def calibration(source: Any) -> Plot:
     data = calibration_data(view_of(source))
     if not data.n:
         raise NothingToPlotError(NO_PREDICTIONS)
-    description = f"Share of {data.n:,} values inside prediction intervals, against the share that they should hold."
-    return Plot("Calibration", _calibration_caption(data), _calibration_layers(data), data, description)
+    description = (
+        f"Share of {data.n:,} values inside prediction intervals, against the share that they should hold."
+    )
+    tables = Tables()
+    layers = _calibration_layers(data, tables)
+    return Plot("Calibration", _calibration_caption(data), layers, tables.found, data, description)
 
 
 def _calibration_caption(data: CalibrationData) -> tuple[str, ...]:
@@ -84,12 +89,14 @@ def _calibration_caption(data: CalibrationData) -> tuple[str, ...]:
     if below > len(data.shares) // 4:
         verdict = "The intervals hold fewer values than they should: the model is too sure of itself."
     elif above > len(data.shares) // 4:
-        verdict = "The intervals hold more values than they should: the model is more careful than it needs to be."
+        verdict = (
+            "The intervals hold more values than they should: the model is more careful than it needs to be."
+        )
     basis = LEFT_OUT if data.left_out else AT_THE_ASK
     return (f"The share of {data.n:,} values inside prediction intervals of every size.", verdict, basis)
 
 
-def _calibration_layers(data: CalibrationData) -> Any:
+def _calibration_layers(data: CalibrationData, tables: Tables) -> Any:
     altair = altair_module()
     columns = zip(data.shares, data.fractions, data.lower, data.upper, strict=True)
     points = [dict(zip(("share", "found", "lower", "upper"), row, strict=True)) for row in columns]
@@ -100,7 +107,7 @@ def _calibration_layers(data: CalibrationData) -> Any:
     named = {"type": "quantitative", "title": "share of values inside", "axis": axis,
              "scale": altair.Scale(domain=[0, 1])}  # fmt: skip
     roles = {OBSERVED: 0, EXPECTED: 5}
-    band, line = altair.Chart(rows(points, EXPECTED)), altair.Chart(rows(points, OBSERVED))
+    band, line = tables.chart(points, EXPECTED), tables.chart(points, OBSERVED)
     tooltip = [figure("share", "interval", ".0%"), figure("found", "inside", ".1%")]
     colour = colours(roles, roles)
     return altair.layer(

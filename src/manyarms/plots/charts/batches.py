@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from manyarms.errors import InvalidParameterError, NothingToPlotError
-from manyarms.plots.charts.parts import figure, rows, shown, tip, x_axis, y_axis
+from manyarms.plots.charts.parts import Tables, figure, shown, tip, x_axis, y_axis
 from manyarms.plots.data.batches import BatchData, batch_data
 from manyarms.plots.numbers import axis_range, number
 from manyarms.plots.plot import Plot, altair_module
@@ -16,7 +16,7 @@ KINDS = ("size", "seconds", "dictionary")
 
 
 def batches(source: Any, show: str = "size") -> Plot:
-    """The batches: their "size" and why each ended, the "seconds" to choose them, or the "dictionary" sizes."""
+    """The batches: "size" and why each one ended, "seconds" to choose it, or size of the "dictionary"."""
     if show not in KINDS:
         raise InvalidParameterError("show", show, "'size', 'seconds' or 'dictionary'")
     data = batch_data(view_of(source))
@@ -33,7 +33,7 @@ def _numbers(data: BatchData) -> tuple[float, float]:
 
 def _sizes(data: BatchData, each: tuple[str, ...]) -> Plot:
     """Stacked bars, with one colour for each reason."""
-    altair = altair_module()
+    altair, tables = altair_module(), Tables()
     labels = {reason: f"{tip(reason, 40)} ({times:,})" for reason, times in data.reasons}
     bars = []
     for bar in data.bars:
@@ -48,14 +48,15 @@ def _sizes(data: BatchData, each: tuple[str, ...]) -> Plot:
     largest = max(bar.size for bar in data.bars)
     scale = altair.Scale(domain=list(labels.values()))
     colour = altair.Color("reason", type="nominal", scale=scale, legend=altair.Legend(title=None))
-    chart = altair.Chart(rows(bars)).mark_rect().encode(
+    chart = tables.chart(bars).mark_rect().encode(
         x=x_axis("left", "batch", _numbers(data), whole=True), x2="right",
-        y=y_axis("floor", "candidates", (0, axis_range([0.0, largest])[1]), whole=True), y2="top", color=colour,
+        y=y_axis("floor", "candidates", (0, axis_range([0.0, largest])[1]), whole=True), y2="top",
+        color=colour,
         tooltip=[shown("name", "batch"), figure("size", "candidates"), shown("reason", "ended because")],
     )  # fmt: skip
     caption = ("The number of candidates in each batch, and why the batch ended.", *each)
     description = f"Batch sizes, coloured by the reason why they ended; the largest is {number(largest)}."
-    return Plot("Batch sizes", caption, chart, data, description)
+    return Plot("Batch sizes", caption, chart, tables.found, data, description)
 
 
 def _seconds(data: BatchData, each: tuple[str, ...]) -> Plot:
@@ -80,16 +81,16 @@ def _trend(
     whole: bool = False,
 ) -> Plot:  # fmt: skip
     """A line over the batches, starting at zero, with a dot for each bar."""
-    altair = altair_module()
+    tables = Tables()
     finite = [(bar, value) for bar, value in zip(data.bars, values, strict=True) if value == value]
     points = [{"x": 0.5 * (bar.first + bar.last), "y": value, "name": bar.name} for bar, value in finite]
     x = x_axis("x", "batch", _numbers(data), whole=True)
     y = y_axis("y", unit, (0, axis_range([0.0, *(value for _, value in finite)])[1]), whole=whole)
-    chart = altair.Chart(rows(points))
-    layers = altair.layer(
+    chart = tables.chart(points)
+    layers = altair_module().layer(
         chart.mark_line(style="best").encode(x=x, y=y),
         chart.mark_circle(style="knots", size=24).encode(
             x=x, y=y, tooltip=[shown("name", "batch"), figure("y", unit)]
         ),
     )
-    return Plot(title, caption, layers, data, description)
+    return Plot(title, caption, layers, tables.found, data, description)

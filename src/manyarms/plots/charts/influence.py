@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from manyarms.plots.charts.parts import figure, rows, shown, tip, x_axis, y_axis
+from manyarms.plots.charts.parts import Tables, figure, shown, tip, x_axis, y_axis
 from manyarms.plots.data.influence import EffectData, columns_by_importance, effect_data, importance_data
 from manyarms.plots.numbers import axis_range, percent
 from manyarms.plots.plot import Plot, altair_module
@@ -19,16 +19,17 @@ def importance(source: Any) -> Plot:
 
     The shares of columns that act together overlap, so they may add up to more than 100 %.
     """
-    altair, data = altair_module(), importance_data(view_of(source))
+    altair, tables, data = altair_module(), Tables(), importance_data(view_of(source))
     names, shares = data.columns[:MOST_BARS], data.importance[:MOST_BARS]
     bars = [
         {"column": f"{tip(name, 28)}", "place": place, "share": share}
         for place, (name, share) in enumerate(zip(names, shares, strict=True))
     ]
-    chart = altair.Chart(rows(bars)).mark_bar(style="bars", cornerRadiusEnd=2).encode(
+    chart = tables.chart(bars).mark_bar(style="bars", cornerRadiusEnd=2).encode(
         x=altair.X("share", type="quantitative", title="share of the variance of the predictions",
-                   axis=altair.Axis(format=".0%"), scale=altair.Scale(domain=[0, max(1e-9, 1.05 * max(shares))])),
-        y=altair.Y("column", type="nominal", title=None, sort=altair.EncodingSortField("place", order="ascending"),
+                   axis=altair.Axis(format=".0%"),
+                   scale=altair.Scale(domain=[0, max(1e-9, 1.05 * max(shares))])),
+        y=altair.Y("column", type="nominal", title=None, sort=altair.EncodingSortField("place"),
                    axis=altair.Axis(labelLimit=150)),
         tooltip=[shown("column", "column"), figure("share", "share", ".1%")],
     )  # fmt: skip
@@ -40,7 +41,7 @@ def importance(source: Any) -> Plot:
         caption.append(f"The {len(names)} most important of {len(data.columns):,} columns are shown.")
     description = f"Importance of the columns: {tip(names[0])} comes first with {percent(shares[0])}."
     height = 30 + 24 * len(names)
-    return Plot("Importance of the columns", tuple(caption), chart, data, description, height=height)
+    return Plot("Importance of the columns", tuple(caption), chart, tables.found, data, description, height)
 
 
 def effect(source: Any, column: str | None = None, *, around: Any = None) -> Plot:
@@ -61,18 +62,19 @@ def effects(source: Any, most: int = 4) -> list[Plot]:
 
 
 def _drawn(data: EffectData) -> Plot:
-    altair, title = altair_module(), tip(data.column, 40)
+    altair, tables, title = altair_module(), Tables(), tip(data.column, 40)
     keys = ("value", "mean", "lower", "upper")
     cells = [tip(v, 28) if isinstance(v, str) else v for v in data.values]
     points = [
-        dict(zip(keys, row, strict=True)) for row in zip(cells, data.mean, data.lower, data.upper, strict=True)
+        dict(zip(keys, row, strict=True))
+        for row in zip(cells, data.mean, data.lower, data.upper, strict=True)
     ]
     span = axis_range([*data.lower, *data.upper])
     tooltip = [
         shown("value", title) if data.is_category else figure("value", title),
         figure("mean", "expected value"), figure("lower", "from"), figure("upper", "to"),
     ]  # fmt: skip
-    chart, low, mean = altair.Chart(rows(points)), y_axis("lower", "value", span), y_axis("mean", "value", span)
+    chart, low, mean = tables.chart(points), y_axis("lower", "value", span), y_axis("mean", "value", span)
     if data.is_category:
         x = altair.X("value", type="nominal", title=title, sort=None, axis=altair.Axis(labelLimit=110))
         layers = altair.layer(
@@ -88,8 +90,13 @@ def _drawn(data: EffectData) -> Plot:
             chart.mark_circle(style="knots", size=20).encode(x=x, y=mean, tooltip=tooltip),
         )
     if data.around is None:
-        basis = f"The model's expected value, averaged over {data.n:,} candidates with this value of the column."
+        basis = (
+            f"The model's expected value, averaged over {data.n:,} candidates with this value of the column."
+        )
     else:
-        basis = f"The model's expected value for the candidate {tip(data.around)}, with this value of the column."
+        basis = (
+            f"The model's expected value for the candidate {tip(data.around)}, with this value of the column."
+        )
     description = f"Expected value against the column {title}."
-    return Plot(f"Effect of {title}", (basis, "The band holds 90 % of what is possible."), layers, data, description)
+    caption = (basis, "The band is the 90 % interval of that average under the model.")
+    return Plot(f"Effect of {title}", caption, layers, tables.found, data, description)

@@ -12,9 +12,25 @@ DIRECTION_MARKS = re.compile("[\\u061c\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u20
 LONGEST = 60
 
 
-def rows(values: Sequence[dict[str, Any]], role: str | None = None) -> Any:
-    """Data of a chart; with `role`, each row also says what it is, for `colours`."""
-    return altair_module().Data(values=[*values] if role is None else [{**row, "role": role} for row in values])
+class Tables:
+    """The rows that the layers of a chart draw, under names.
+
+    Altair sees the names only: it checks and copies everything that it sees, which takes seconds for a
+    thousand rows.
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[str, list[dict[str, Any]]] = {}
+
+    def chart(self, rows: Iterable[Mapping[str, Any]], role: str | None = None) -> Any:
+        """A chart of these rows; with `role`, each row also says what it is, for `colours`."""
+        altair, name, more = (
+            altair_module(),
+            f"table{len(self.found)}",
+            {} if role is None else {"role": role},
+        )
+        self.found[name] = [{**row, **more} for row in rows]
+        return altair.Chart(altair.NamedData(name=name))
 
 
 def tip(text: str, longest: int = LONGEST) -> str:
@@ -24,12 +40,16 @@ def tip(text: str, longest: int = LONGEST) -> str:
     return f"{line[: longest - 1]}…" if cut else line
 
 
-def x_axis(field: str, title: str, domain: Sequence[float] | None = None, whole: bool = False, **more: Any) -> Any:
+def x_axis(
+    field: str, title: str, domain: Sequence[float] | None = None, whole: bool = False, **more: Any
+) -> Any:
     """A horizontal axis of numbers."""
     return _axis(altair_module().X, field, title, domain, whole, more)
 
 
-def y_axis(field: str, title: str, domain: Sequence[float] | None = None, whole: bool = False, **more: Any) -> Any:
+def y_axis(
+    field: str, title: str, domain: Sequence[float] | None = None, whole: bool = False, **more: Any
+) -> Any:
     """A vertical axis of numbers."""
     return _axis(altair_module().Y, field, title, domain, whole, more)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from manyarms.plots.charts.parts import colours, figure, rows, shown, tip, x_axis, y_axis
+from manyarms.plots.charts.parts import Tables, colours, figure, shown, tip, x_axis, y_axis
 from manyarms.plots.data.pool_map import CHOSEN, KINDS, MEASURED, OTHER, PENDING, MapData, pool_map_data
 from manyarms.plots.numbers import axis_range, central, percent
 from manyarms.plots.plot import Plot, altair_module
@@ -25,7 +25,7 @@ def pool_map(source: Any, by: str = "components") -> Plot:
     by: "components" for the first two principal components of the features, or "columns" for the two most
         important columns of numbers.
     """
-    altair, data = altair_module(), pool_map_data(view_of(source), by)
+    tables, data = Tables(), pool_map_data(view_of(source), by)
     x = x_axis("x", tip(data.x_title), axis_range(central(p.x for p in data.points) or (0.0, 1.0)))
     y = y_axis("y", tip(data.y_title), axis_range(central(p.y for p in data.points) or (0.0, 1.0)))
     present = [kind for kind in KINDS if data.counts[kind]]
@@ -37,10 +37,13 @@ def pool_map(source: Any, by: str = "components") -> Plot:
             for p in data.points
             if p.kind == kind
         ]
-        chart = altair.Chart(rows(own, kind)).mark_point(filled=True, clip=True, **MARKS[kind])
+        chart = tables.chart(own, kind).mark_point(filled=True, clip=True, **MARKS[kind])
         layers.append(chart.encode(x=x, y=y, color=colours(ROLES, present), tooltip=tooltip))
-    description = f"Map of {sum(data.counts.values()):,} candidates, {data.counts[MEASURED]:,} of them measured."
-    return Plot("Map of the pool", _caption(data), altair.layer(*layers), data, description, height=380)
+    description = (
+        f"Map of {sum(data.counts.values()):,} candidates, {data.counts[MEASURED]:,} of them measured."
+    )
+    chart = altair_module().layer(*layers)
+    return Plot("Map of the pool", _caption(data), chart, tables.found, data, description, height=380)
 
 
 def _caption(data: MapData) -> tuple[str, ...]:

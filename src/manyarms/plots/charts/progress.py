@@ -6,10 +6,10 @@ from typing import Any
 
 from manyarms.errors import NothingToPlotError
 from manyarms.plots.charts.parts import (
+    Tables,
     colours,
     figure,
     outside_note,
-    rows,
     shown,
     thinning_note,
     tip,
@@ -42,8 +42,10 @@ def progress(source: Any, *, optimum: float | None = None) -> Plot:
         f"Best measured value against the number of measurements: {number(data.best[0][1])} at first, "
         f"{number(data.best[-1][1])} after {data.n_values + data.n_failed:,} measurements."
     )
-    layers = altair_module().layer(*_progress_layers(data))
-    return Plot("Best so far", _progress_caption(data, outside), layers, data, description, height=340)
+    tables = Tables()
+    layers = altair_module().layer(*_progress_layers(data, tables))
+    caption = _progress_caption(data, outside)
+    return Plot("Best so far", caption, layers, tables.found, data, description, height=340)
 
 
 def _progress_caption(data: ProgressData, outside: int) -> tuple[str, ...]:
@@ -52,23 +54,31 @@ def _progress_caption(data: ProgressData, outside: int) -> tuple[str, ...]:
     caption += thinning_note(len(data.points), data.n_values) + outside_note(outside)
     caption += thinning_note(len(data.failed), data.n_failed, "failures")
     if data.model:
-        caption.append("The band is the model's interval for its best candidate, at the time of each ask and now.")
+        caption.append(
+            "The band is the model's interval for its best candidate, at the time of each ask and now."
+        )
         caption += thinning_note(len(data.model), data.n_model, "batches")
     return (*caption, "Because of noise, the best of many measurements overstates its candidate.")
 
 
-def _progress_layers(data: ProgressData) -> list[Any]:
+def _progress_layers(data: ProgressData, tables: Tables) -> list[Any]:
     """The marks from back to front."""
     altair = altair_module()
-    given = {BEST: True, DOTS: True, MODEL: data.model, FAILED: data.failed, OPTIMUM: data.optimum is not None}
+    given = {
+        BEST: True,
+        DOTS: True,
+        MODEL: data.model,
+        FAILED: data.failed,
+        OPTIMUM: data.optimum is not None,
+    }
     present = [name for name, drawn in given.items() if drawn]
     x = x_axis("x", "measurements", (0.0, data.end), whole=True)
     y = y_axis("y", "value", data.range)
     layers = []
     if data.model:
-        layers += _model_layers(data, x, present)
+        layers += _model_layers(data, tables, x, present)
     if data.failed:
-        ticks = altair.Chart(rows([{"x": place} for place in data.failed], FAILED))
+        ticks = tables.chart([{"x": place} for place in data.failed], FAILED)
         layers.append(
             ticks.mark_rule(strokeWidth=1.6, clip=True).encode(
                 x=x, y=altair.value({"expr": "height"}), y2=altair.value({"expr": "height - 9"}),
@@ -77,27 +87,25 @@ def _progress_layers(data: ProgressData) -> list[Any]:
         )  # fmt: skip
     dots = [{"x": m.number, "y": value, "id": tip(m.id)} for m, value in data.points]
     layers.append(
-        altair.Chart(rows(dots, DOTS)).mark_circle(size=22, opacity=0.5, clip=True).encode(
+        tables.chart(dots, DOTS).mark_circle(size=22, opacity=0.5, clip=True).encode(
             x=x, y=y, color=colours(ROLES, present),
             tooltip=[figure("x", "measurement", ",d"), shown("id", "candidate"), figure("y", "value")],
         )
     )  # fmt: skip
     line = [{"x": x, "y": value} for x, value in data.best]
-    layers.append(_line(line, x, y, BEST, present, strokeWidth=2.2))
+    layers.append(_line(tables.chart(line, BEST), x, y, present, strokeWidth=2.2))
     if data.optimum is not None:
         ends = [{"x": end, "y": data.optimum} for end in (0.0, data.end)]
-        layers.append(_line(ends, x, y, OPTIMUM, present, strokeWidth=1.5, strokeDash=[6, 4]))
+        layers.append(_line(tables.chart(ends, OPTIMUM), x, y, present, strokeWidth=1.5, strokeDash=[6, 4]))
     return layers
 
 
-def _line(points: list[dict[str, float]], x: Any, y: Any, name: str, present: list[str], **mark: Any) -> Any:
-    chart = altair_module().Chart(rows(points, name)).mark_line(clip=True, **mark)
-    return chart.encode(x=x, y=y, color=colours(ROLES, present))
+def _line(chart: Any, x: Any, y: Any, present: list[str], **mark: Any) -> Any:
+    return chart.mark_line(clip=True, **mark).encode(x=x, y=y, color=colours(ROLES, present))
 
 
-def _model_layers(data: ProgressData, x: Any, present: list[str]) -> list[Any]:
+def _model_layers(data: ProgressData, tables: Tables, x: Any, present: list[str]) -> list[Any]:
     """The intervals of the model's best candidate, and its means."""
-    altair = altair_module()
     held = [
         {"start": each.start, "end": each.end, "lower": each.lower, "upper": each.upper, "mean": each.mean,
          "name": "now" if each.batch is None else f"batch {each.batch}"}
@@ -106,7 +114,7 @@ def _model_layers(data: ProgressData, x: Any, present: list[str]) -> list[Any]:
     tooltip = [
         shown("name", "at"), figure("mean", "mean"), figure("lower", "from"), figure("upper", "to"),
     ]  # fmt: skip
-    chart, colour = altair.Chart(rows(held, MODEL)), colours(ROLES, present)
+    chart, colour = tables.chart(held, MODEL), colours(ROLES, present)
     ends = {"x": x_axis("start", "measurements", (0.0, data.end), whole=True), "x2": "end"}
     bands = chart.mark_rect(opacity=0.25, clip=True).encode(
         **ends, y=y_axis("lower", "value", data.range), y2="upper", color=colour, tooltip=tooltip
@@ -133,6 +141,7 @@ def regret(source: Any, *, optimum: float) -> Plot:
     x = x_axis("x", "measurements", (0.0, 1.03 * data.average[-1][0]), whole=True)
     y = y_axis("y", "average regret so far", axis_range([0.0, *(value for _, value in data.average)]))
     tooltip = [figure("x", "measurement", ",d"), figure("y", "average regret")]
-    chart = altair_module().Chart(rows(points)).mark_line(style="best", clip=True)
+    tables = Tables()
+    chart = tables.chart(points).mark_line(style="best", clip=True).encode(x=x, y=y, tooltip=tooltip)
     description = f"Average regret against the number of measurements, {number(last)} at the end."
-    return Plot("Regret", caption, chart.encode(x=x, y=y, tooltip=tooltip), data, description)
+    return Plot("Regret", caption, chart, tables.found, data, description)

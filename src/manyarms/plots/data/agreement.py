@@ -1,7 +1,8 @@
 """The data of the charts of agreement: predicted against measured values, and the coverage of intervals.
 
-A campaign stores its predictions when it hands out candidates. A run in Python does not; its results are predicted
-from all other results instead (leave one out), which needs the exact posterior on the measured arms alone.
+A campaign stores its predictions when it hands out candidates. A run in Python does not; its results are
+predicted from all other results instead (leave one out), which needs the exact posterior on the measured arms
+alone.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ SHARES = tuple(round(0.05 * step, 2) for step in range(1, 20))
 
 @dataclass(frozen=True)
 class Pair:
-    """One measured value and its prediction; `score` is the error in standard deviations of the prediction."""
+    """One measured value and its prediction; `score` is the error in standard deviations."""
 
     id: str
     predicted: float
@@ -59,7 +60,8 @@ class PredictedData:
 class CalibrationData:
     """For each share: the fraction of values inside the central interval that should hold this share.
 
-    `lower` and `upper` bound the fraction for a perfectly calibrated model, with probability 95 % at each share.
+    `lower` and `upper` bound the fraction for a perfectly calibrated model, with probability 95 % at each
+    share.
     """
 
     shares: tuple[float, ...]
@@ -73,7 +75,12 @@ class CalibrationData:
 def predicted_data(view: RunView) -> PredictedData:
     """Predicted against measured values."""
     pairs = [
-        Pair(m.id, predicted, value, *_interval_and_score(predicted, value, m.predicted_lower, m.predicted_upper))
+        Pair(
+            m.id,
+            predicted,
+            value,
+            *_interval_and_score(predicted, value, m.predicted_lower, m.predicted_upper),
+        )
         for m, value in values_of(view.measurements)
         if (predicted := usable(m.predicted)) is not None
     ]
@@ -99,7 +106,7 @@ def _interval_and_score(
 
 
 def calibration_data(view: RunView) -> CalibrationData:
-    """How often measured values lie inside prediction intervals of every size, beside how often they should."""
+    """How often values lie inside prediction intervals of every size, beside how often they should."""
     found = predicted_data(view)
     scores = np.abs([p.score for p in found.pairs if p.score is not None])
     n = len(scores)
@@ -116,7 +123,8 @@ def leave_one_out(model: ModelView) -> list[Pair]:
     """Each measured arm's average, predicted from the results of all other arms, with a 90 % interval.
 
     With C = K + Λ/n on the measured arms, the prediction of the average of arm i without its own results is
-    y_i − [C⁻¹y]_i / [C⁻¹]_ii with variance 1 / [C⁻¹]_ii, its own noise included (Rasmussen and Williams, eq. 5.12).
+    y_i − [C⁻¹y]_i / [C⁻¹]_ii with variance 1 / [C⁻¹]_ii, its own noise included (Rasmussen and Williams, eq.
+    5.12).
     """
     arms, averages, counts = _averages(model)
     chosen = np.array(thinned(range(len(arms)), MOST_LEFT_OUT), dtype=np.int64)

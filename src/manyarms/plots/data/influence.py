@@ -1,12 +1,12 @@
 """The data of the charts of influence: how much each column matters to the model, and how.
 
-**Importance** of a column is its total effect (Sobol' index) on the model's mean: the share of the variance of the
-predictions that is lost when the column is shuffled among candidates, estimated as in Jansen (1999),
+**Importance** of a column is its total effect (Sobol' index) on the model's mean: the share of the variance
+of the predictions that is lost when the column is shuffled among candidates, estimated as in Jansen (1999),
 E[(f(x) − f(x'))²] / (2 Var f), where x' has the column's cells of another candidate.
 
-**Effect** of a column is the average of the model's function over a sample of candidates, as the column takes one
-value after another (partial dependence). The average of a Gaussian process is Gaussian; its variance is the average
-of all covariances, so the band is exact and narrower than that of a single candidate.
+**Effect** of a column is the average of the model's function over a sample of candidates, as the column takes
+one value after another (partial dependence). The average of a Gaussian process is Gaussian; its variance is
+the average of all covariances, so the band is exact and narrower than that of a single candidate.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def importance_data(view: RunView) -> ImportanceData:
         spread = float(before.var())
         found = []
         for column in model.columns:
-            shuffled = column.put(rows, rows[np.ix_(rng.permutation(len(rows)), list(column.places))])
+            shuffled = column.put(rows, rows[rng.permutation(len(rows))][:, list(column.places)])
             after = posterior.at(model.encoded(shuffled))[0]
             found.append(0.5 * float(((before - after) ** 2).mean()) / spread if spread > 0 else 0.0)
     order = sorted(range(len(found)), key=lambda place: -found[place])

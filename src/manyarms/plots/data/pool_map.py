@@ -82,7 +82,9 @@ def _kinds(model: ModelView) -> tuple[dict[str, Ints], dict[str, int]]:
     others = np.flatnonzero(~taken)
     sample = np.sort(np.random.default_rng(0).permutation(others)[:MOST_OTHERS])
     whole = {OTHER: others, MEASURED: measured, PENDING: pending, CHOSEN: chosen}
-    drawn = {kind: np.array(thinned(arms, MOST_OF_A_KIND), dtype=np.int64) for kind, arms in whole.items()}
+    drawn = {
+        kind: np.array(thinned(arms.tolist(), MOST_OF_A_KIND), dtype=np.int64) for kind, arms in whole.items()
+    }
     return {**drawn, OTHER: sample}, {kind: len(arms) for kind, arms in whole.items()}
 
 

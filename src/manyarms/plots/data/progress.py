@@ -42,7 +42,7 @@ def improvements(view: RunView) -> list[tuple[Measurement, float]]:
 
 @dataclass(frozen=True)
 class Interval:
-    """The model's interval for its best candidate, from one ask to the next; `batch` is None for the present."""
+    """The model's interval for its best candidate, from one ask to the next; `batch` is None: now."""
 
     batch: int | None
     start: float
