@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -45,10 +46,14 @@ class Watched:
 
     def drawn(self) -> None:
         """Wait until every chart is drawn."""
-        self.page.wait_for_function(
-            "[...document.querySelectorAll('[data-chart]')].every(chart => chart.dataset.drawn)",
-            timeout=60_000,
-        )
+        self.until("[...document.querySelectorAll('[data-chart]')].every(chart => chart.dataset.drawn)")
+
+    def until(self, script: str, seconds: float = 60.0) -> None:
+        """Wait until a script gives true. (The page's policy forbids Playwright's own way to do this.)"""
+        end = time.monotonic() + seconds
+        while not self.page.evaluate(script):
+            assert time.monotonic() < end, f"still false: {script}"
+            self.page.wait_for_timeout(50)
 
 
 @contextmanager

@@ -72,7 +72,7 @@ def test_every_writer_refuses_before_it_does_anything(folder, writer, target, op
 def test_force_replaces_an_ordinary_file(folder, writer):
     done = written(folder, writer, "filled.csv", "--force")
     assert done.code == 0, done.err
-    assert b"1.25" not in (folder / "filled.csv").read_bytes()
+    assert b"5-k3f5m,1.25" not in (folder / "filled.csv").read_bytes()
     assert not [path.name for path in folder.iterdir() if path.name.startswith(".")]
 
 

@@ -59,16 +59,16 @@ def test_equal_candidates_without_noise_can_be_left_out() -> None:
 
 
 def test_a_learned_model_is_calibrated_on_its_own_kind_of_function() -> None:
-    """800 results of a smooth function: at each share the fraction lies within 4 standard errors."""
+    """400 results of a smooth function: at each share the fraction lies within 4 standard errors."""
     rng = np.random.default_rng(5)
-    features = rng.random((800, 2))
+    features = rng.random((400, 2))
     run = ma.Optimizer(ma.Pool(features), seed=0)
-    run.tell(arms=np.arange(800), rewards=np.sin(6 * features[:, 0]) + 0.3 * rng.normal(size=800))
+    run.tell(arms=np.arange(400), rewards=np.sin(6 * features[:, 0]) + 0.3 * rng.normal(size=400))
     data = ma.plots.calibration_data(run)
     assert data.left_out
-    assert data.n == 800
+    assert data.n == 400
     for share, fraction in zip(data.shares, data.fractions, strict=True):
-        assert abs(fraction - share) <= 4 * np.sqrt(share * (1 - share) / 800), (share, fraction)
+        assert abs(fraction - share) <= 4 * np.sqrt(share * (1 - share) / 400), (share, fraction)
 
 
 def test_coverage_counts_the_values_inside_each_interval(rng: np.random.Generator) -> None:

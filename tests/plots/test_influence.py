@@ -1,4 +1,4 @@
-"""Importance and effects of columns, against functions whose answers are known and a plain Gaussian process."""
+"""Importance and effects of columns, against known functions and a plain Gaussian process."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ def told_run(rng: np.random.Generator, minimize: bool = False) -> ma.Optimizer:
     """An exact model: every measured arm is in the sketch."""
     features = rng.random((80, 3))
     pool = ma.Pool(features, names=["a", "b", "c"])
-    run = ma.Optimizer(
-        pool, ma.GPUCB(kernel=KERNEL, noise_std=RIDGE**0.5), seed=0, minimize=minimize
-    )
+    run = ma.Optimizer(pool, ma.GPUCB(kernel=KERNEL, noise_std=RIDGE**0.5), seed=0, minimize=minimize)
     arms = np.arange(50)
     run.tell(arms=arms, rewards=np.sin(4 * features[arms, 0]) + features[arms, 1] ** 2)
     return run
@@ -109,7 +107,10 @@ def test_columns_of_a_campaign_are_those_of_its_table(tmp_path) -> None:
     with ma.Campaign.new(tmp_path / "c.db", pool, id="name", goal="minimise") as campaign:
         for _ in range(2):
             batch = campaign.ask(12)
-            values = [10.0 + 4.0 * (kind == "water") + x for x, kind in zip(batch["x1"], batch["solvent"], strict=True)]
+            values = [
+                10.0 + 4.0 * (kind == "water") + x
+                for x, kind in zip(batch["x1"], batch["solvent"], strict=True)
+            ]
             campaign.tell({**batch, "value": values})
         campaign.ask(3)
         data = ma.plots.importance_data(campaign)
@@ -162,6 +163,12 @@ def test_unknown_columns_and_missing_results_are_refused(rng: np.random.Generato
     with pytest.raises(InvalidParameterError, match="'a', 'b', 'c'"):
         ma.plots.effect(run, "d")
     empty = ma.Optimizer(run.pool)
-    for draw in (ma.plots.importance, ma.plots.effect, ma.plots.pool_map, ma.plots.predicted, ma.plots.progress):
+    for draw in (
+        ma.plots.importance,
+        ma.plots.effect,
+        ma.plots.pool_map,
+        ma.plots.predicted,
+        ma.plots.progress,
+    ):
         with pytest.raises(NothingToPlotError):
             draw(empty)

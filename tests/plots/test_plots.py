@@ -56,8 +56,15 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     made = ma.Campaign.new(folder / "c.db", folder / "pool.csv", id="name")
     for _ in range(3):
         batch = made.ask(8)
-        made.tell({**batch, "value": [a + 0.1 * b for a, b in zip(batch["heat"], batch["time"], strict=True)]})
-    return {"optimizer": result.optimizer, "result": result, "campaign": made, "minimised": searched(minimize=True)}
+        made.tell(
+            {**batch, "value": [a + 0.1 * b for a, b in zip(batch["heat"], batch["time"], strict=True)]}
+        )
+    return {
+        "optimizer": result.optimizer,
+        "result": result,
+        "campaign": made,
+        "minimised": searched(minimize=True),
+    }
 
 
 @pytest.mark.parametrize("source", ["optimizer", "campaign", "minimised"])
@@ -88,7 +95,9 @@ def test_results_of_a_run_are_those_of_its_trace_and_its_history() -> None:
     finite = result.rewards[~np.isnan(result.rewards)]
     assert data.n_values == len(finite) + 2
     assert data.n_failed == np.isnan(result.rewards).sum()
-    assert data.best[-1][1] == pytest.approx(15.0)  # results that were not asked for are known by their average
+    assert data.best[-1][1] == pytest.approx(
+        15.0
+    )  # results that were not asked for are known by their average
     best = run.best()
     last = data.model[-1]
     assert (last.batch, last.mean, last.lower, last.upper) == (None, best.mean, best.lower, best.upper)
@@ -163,13 +172,10 @@ def test_texts_of_users_are_data_and_never_expressions() -> None:
     """Names stand in data and titles; a field or an expression made from one could run."""
     for made in (nasty_report(), real_report(60)):
         plots = [plot for draw in SECTIONS.values() for plot in draw(made.view()) if isinstance(plot, Plot)]
-        fields = {
-            value for plot in plots for key, value in walk({**plot.spec(), "datasets": None}) if key in ("field", "expr")
-        }  # fmt: skip
-        known = {"x", "y", "id", "role", "start", "end", "lower", "upper", "mean", "name", "share", "found", "left",
-                 "right", "floor", "top", "reason", "size", "column", "place", "value", "kind", "height",
-                 "height - 9"}  # fmt: skip
-        assert fields <= known
+        specs = [{**plot.spec(), "datasets": None} for plot in plots]
+        fields = {value for spec in specs for key, value in walk(spec) if key in ("field", "expr")}
+        known = "x y id role start end lower upper mean name share found left right floor top reason size"
+        assert fields <= {*known.split(), "column", "place", "value", "kind", "height", "height - 9"}
 
 
 def walk(value: Any, key: str = "") -> list[tuple[str, Any]]:

@@ -10,9 +10,8 @@ from html import escape
 
 # Characters that XML and HTML do not allow, including lone surrogates.
 FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufdcf\ufdf0-\ufffd\U00010000-\U0010fffd]")
-DIRECTION_MARKS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 LONGEST_TITLE = 10_000
-EMPTY = {"meta", "link", "path", "circle", "rect", "line"}
+EMPTY = {"meta", "link"}
 
 
 class Markup(str):
@@ -59,8 +58,3 @@ def user_text(text: str, longest: int = 60) -> Markup:
 def shortened_title(text: str) -> str:
     """A text for a title attribute, cut only beyond `LONGEST_TITLE` characters."""
     return text if len(text) <= LONGEST_TITLE else f"{text[:LONGEST_TITLE]}…"
-
-
-def tip(text: str, longest: int = 60) -> str:
-    """A user's text in a tooltip, without direction marks, because no element can isolate them there."""
-    return shortened(DIRECTION_MARKS.sub("", text), longest)

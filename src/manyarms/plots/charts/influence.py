@@ -26,7 +26,7 @@ def importance(source: Any) -> Plot:
         for place, (name, share) in enumerate(zip(names, shares, strict=True))
     ]
     chart = tables.chart(bars).mark_bar(style="bars", cornerRadiusEnd=2).encode(
-        x=altair.X("share", type="quantitative", title="share of the variance of the predictions",
+        x=altair.X("share", type="quantitative", title="share of the variance",
                    axis=altair.Axis(format=".0%"),
                    scale=altair.Scale(domain=[0, max(1e-9, 1.05 * max(shares))])),
         y=altair.Y("column", type="nominal", title=None, sort=altair.EncodingSortField("place"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -29,8 +30,13 @@ class Tables:
             f"table{len(self.found)}",
             {} if role is None else {"role": role},
         )
-        self.found[name] = [{**row, **more} for row in rows]
+        self.found[name] = [{key: _drawable(cell) for key, cell in {**row, **more}.items()} for row in rows]
         return altair.Chart(altair.NamedData(name=name))
+
+
+def _drawable(cell: Any) -> Any:
+    """The cell, or nothing in place of a number that has no place on an axis."""
+    return None if isinstance(cell, float) and not math.isfinite(cell) else cell
 
 
 def tip(text: str, longest: int = LONGEST) -> str:
