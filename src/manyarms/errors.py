@@ -156,12 +156,16 @@ class UnknownAgentError(MessageError, LookupError):
     """A message from an agent that is not part of the run."""
 
 
+class ForgedSenderError(MessageError, PermissionError):
+    """A message that names another sender than the party that sent it."""
+
+
 class ImpossibleMessageError(MessageError, ValueError):
     """A well-formed message with impossible sizes or values, or of a kind that is not expected here."""
 
 
 class SavedStateError(ManyarmsError, ValueError):
-    """A saved server state that cannot be read or belongs to another problem."""
+    """A saved state of a server or an agent that cannot be read or belongs to another problem."""
 
 
 class SamplingCapError(ManyarmsError, RuntimeError):

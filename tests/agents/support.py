@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import manyarms as ma
+from manyarms.agents import Coins
 from manyarms.agents.protocol.messages import Inducing, Message, Solution
 from manyarms.agents.protocol.wire import decode
 from manyarms.problems import Noisy, branin
@@ -20,6 +21,11 @@ NOISE = 0.2
 def small_pool(n_arms: int = 300, seed: int = 0) -> ma.Pool:
     """Random points of the unit square."""
     return PROBLEM.pool(n_arms, seed)
+
+
+def coins(seed: int, n_agents: int = 4) -> Coins:
+    """The coins of a simulation."""
+    return Coins.from_seed(seed, n_agents)
 
 
 def rewards(seed: int) -> Noisy:

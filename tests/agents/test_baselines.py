@@ -12,7 +12,7 @@ from manyarms import agents, errors
 from manyarms.agents.executors import make_host
 from manyarms.agents.protocol import messages as m
 from tests.agents.oracle import exact_posterior, sparse_posterior
-from tests.agents.support import KERNEL, Witness, rewards, small_pool
+from tests.agents.support import KERNEL, Witness, coins, rewards, small_pool
 
 POOL = small_pool(150)
 N, T, RIDGE, WIDTH = 4, 16, 0.2, 1.0
@@ -37,7 +37,7 @@ class Watched:
         self.members = [
             settings.agent(n, domain, agents.Coin.of_agent(seed, n)) for n in range(settings.n_agents)
         ]
-        self.server = settings.server(domain, seed)
+        self.server = settings.server(domain, coins(seed))
         with make_host("sequential", list(self.members), rewards(seed)) as host:
             self.run = agents.Run(self.server, host, agents.Ledger(settings.n_agents), self.witness)
             self.run.finish()
@@ -192,7 +192,7 @@ def test_impossible_settings_are_refused(kind: Any, name: str, value: Any) -> No
 def test_impossible_arm_sets_are_refused(arms: Any) -> None:
     member = settings_of(agents.DisKernelUCB).agent(0, agents.Contexts(arms, 2), agents.Coin.of_agent(0, 0))
     with pytest.raises(errors.InvalidFeaturesError):
-        _ = member.pending
+        member.turn()
 
 
 def test_impossible_contexts_are_refused() -> None:

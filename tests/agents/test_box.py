@@ -17,7 +17,7 @@ from manyarms.agents.protocol.coins import Coin
 from manyarms.agents.protocol.wire import decode, encode
 from manyarms.errors import ImpossibleMessageError, InvalidParameterError, SamplingCapError
 from tests.agents.oracle import sparse_posterior
-from tests.agents.support import KERNEL, NOISE, PROBLEM, Witness, by_epoch, rewards
+from tests.agents.support import KERNEL, NOISE, PROBLEM, Witness, by_epoch, coins, rewards
 
 BOX = agents.Box([0, 0], [1, 1], n_probes=500)
 ALPHA = 1e-3
@@ -106,7 +106,7 @@ def test_single_precision_agents_pull_the_servers_draws() -> None:
             settings.agent(n, BOX, Coin.of_agent(seed, n), precision)
             for n, precision in enumerate(("float16", "float32", "float64", None))
         ]
-        server, noisy = settings.server(BOX, seed), rewards(seed)
+        server, noisy = settings.server(BOX, coins(seed, settings.n_agents)), rewards(seed)
 
         def evaluate(pulls: agents.Pulls, server: Any = server, noisy: Any = noisy) -> Any:
             assert np.array_equal(pulls.features, server._drawn(pulls.agent).keys)

@@ -18,7 +18,17 @@ from manyarms.agents.protocol.messages import Confirm, Ready
 from manyarms.errors import InvalidParameterError
 from manyarms.problems import Noisy
 from tests.agents.oracle import CentralDuets, exact_posterior, information, sparse_posterior
-from tests.agents.support import KERNEL, NOISE, PROBLEM, Expansion, Witness, by_epoch, rewards, small_pool
+from tests.agents.support import (
+    KERNEL,
+    NOISE,
+    PROBLEM,
+    Expansion,
+    Witness,
+    by_epoch,
+    coins,
+    rewards,
+    small_pool,
+)
 
 SEEDS = range(50)
 ALPHA = 1e-3
@@ -101,7 +111,9 @@ def test_one_agent_is_the_centralised_form(seed: int, n_arms: int, oversampling:
     result = agents.run(settings, pool, rewards(seed), seed=seed)
     noisy = rewards(seed)
     central = CentralDuets(KERNEL, pool.features, 0.2, settings.lengths, 0.5, oversampling, seed)
-    pulled, sets = central.run(lambda arms: noisy(agents.Pulls(0, 0, arms, pool.take(arms))))
+    pulled, sets = central.run(
+        lambda arms: noisy(agents.Pulls(0, np.arange(len(arms)), arms, pool.take(arms)))
+    )
     assert np.array_equal(result.arms[0], np.concatenate(pulled))
     assert np.array_equal(result.server.active.arms, sets[-1])
 
@@ -131,7 +143,7 @@ def checked_run(
         settings.agent(n, pool, agents.Coin.of_agent(seed, n), precision)
         for n, precision in enumerate(precisions)
     ]
-    server, noisy = settings.server(pool, seed), rewards(seed)
+    server, noisy = settings.server(pool, coins(seed, settings.n_agents)), rewards(seed)
 
     def evaluate(pulls: agents.Pulls) -> Any:
         member = members[pulls.agent]
@@ -283,7 +295,7 @@ def test_impossible_settings_are_refused(name: str, value: Any) -> None:
 
 def test_a_domain_must_be_a_pool_or_a_box() -> None:
     with pytest.raises(InvalidParameterError):
-        duets().server(np.zeros((3, 2)), 0)  # type: ignore[arg-type]
+        duets().server(np.zeros((3, 2)), coins(0))  # type: ignore[arg-type]
 
 
 def test_coins_are_private_and_replayable() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import manyarms as ma
 from manyarms import agents, errors
-from tests.agents.support import KERNEL, rewards, small_pool
+from tests.agents.support import KERNEL, coins, rewards, small_pool
 
 POOL = small_pool(100)
 ALGORITHMS: dict[str, Callable[[], Any]] = {
@@ -82,7 +82,7 @@ def test_rewards_nobody_asked_for_are_refused() -> None:
     for make in ALGORITHMS.values():
         agent = make().agent(0, POOL, agents.Coin.of_agent(0, 0))
         with pytest.raises(errors.InvalidRewardError, match="no pending"):
-            agent.observe([1.0])
+            agent.tell({0: 1.0})
 
 
 @pytest.mark.parametrize("send", ["indices", "features"])
@@ -107,7 +107,7 @@ def test_strings_cannot_be_sent_as_features() -> None:
         agents.DisKernelUCB(ma.Hamming(), 0.2, 2, 5, send="features"),
     ):
         with pytest.raises(errors.InvalidParameterError, match="indices"):
-            settings.server(pool, 0)
+            settings.server(pool, coins(0, 2))
 
 
 @pytest.mark.parametrize("wrong", [[1.0], [np.nan] * 2, "many"])

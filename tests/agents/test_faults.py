@@ -11,7 +11,7 @@ from manyarms.agents.executors import make_host
 from manyarms.agents.protocol import messages as m
 from tests.agents.faults import ALGORITHMS, HORIZON, POOL, Faults, N, duets, faulty_run
 from tests.agents.oracle import exact_posterior
-from tests.agents.support import KERNEL, rewards
+from tests.agents.support import KERNEL, coins, rewards
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -102,7 +102,7 @@ def test_baselines_on_a_bad_network(name: str, kind: dict[str, float], seed: int
     """All pulls are made, and no agent counts a pull twice or loses one of its own."""
     settings = ALGORITHMS[name]()
     members = [settings.agent(n, POOL, agents.Coin.of_agent(seed, n)) for n in range(N)]
-    server = settings.server(POOL, seed)
+    server = settings.server(POOL, coins(seed))
     with make_host("sequential", list(members), rewards(seed)) as host:
         agents.Run(server, host, agents.Ledger(N), Faults(seed, **kind)).finish()
         assert host.unfinished == ()
@@ -137,7 +137,7 @@ def test_a_pool_that_is_not_the_servers_pool_is_left_out() -> None:
     """An agent with another pool never agrees with the server; the run continues without it."""
     settings, other = duets(), ma.Pool(np.random.default_rng(9).random((120, 2)))
     members = [settings.agent(n, other if n == 0 else POOL, agents.Coin.of_agent(0, n)) for n in range(N)]
-    server = settings.server(POOL, 0)
+    server = settings.server(POOL, coins(0))
     with make_host("sequential", list(members), rewards(0)) as host:
         agents.Run(server, host, agents.Ledger(N)).finish()
         assert host.unfinished == (0,)

@@ -45,11 +45,13 @@ def test_noise_belongs_to_the_agent_and_not_to_the_order_of_calls() -> None:
     problem = problems.branin()
     points = problem.points(4, 0)
     one, other = problems.Noisy(problem, 0.2, 5), problems.Noisy(problem, 0.2, 5)
-    first = [one(Pulls(n, 0, None, points)) for n in (0, 1)]
-    second = [other(Pulls(n, 0, None, points)) for n in (1, 0)]
+    first = [one(Pulls(n, np.arange(len(points)), None, points)) for n in (0, 1)]
+    second = [other(Pulls(n, np.arange(len(points)), None, points)) for n in (1, 0)]
     assert np.array_equal(first[0], second[1])
     assert np.array_equal(first[1], second[0])
     assert not np.array_equal(first[0], first[1])
-    noise = np.concatenate([problems.Noisy(problem, 0.2, s)(Pulls(0, 0, None, points)) for s in range(500)])
+    noise = np.concatenate(
+        [problems.Noisy(problem, 0.2, s)(Pulls(0, np.arange(len(points)), None, points)) for s in range(500)]
+    )
     residual = noise - np.tile(problem(points), 500)
     assert np.std(residual) == pytest.approx(0.2, rel=0.1)

@@ -11,20 +11,25 @@ from manyarms import agents, errors
 from manyarms.agents.protocol import messages as m
 from manyarms.agents.protocol.wire import decode, encode
 from tests.agents.faults import ALGORITHMS, POOL, N, duets
-from tests.agents.support import KERNEL
+from tests.agents.support import KERNEL, coins
 
 
 def _collecting() -> tuple[Any, m.Inducing]:
     """A server that waits for projections."""
     settings = duets()
-    server = settings.server(POOL, 0)
+    server = settings.server(POOL, coins(0))
     outgoing: list[agents.Outgoing] = []
     for n in range(N):
-        (ready,) = settings.agent(n, POOL, agents.Coin.of_agent(0, n)).start()
-        outgoing = server.receive(ready)
+        (ready,), _ = settings.agent(n, POOL, agents.Coin.of_agent(0, n)).turn()
+        outgoing = server.receive(n, ready)
     (item,) = outgoing
     assert isinstance(item.message, m.Inducing)
     return server, item.message
+
+
+def receive(server: Any, message: m.Message) -> list[agents.Outgoing]:
+    """Deliver a message from the agent that it names."""
+    return server.receive(message.sender, message)
 
 
 def _projection(sender: int, epoch: int, values: Any, points: Any) -> m.ProjectedRewards:
@@ -49,19 +54,19 @@ def test_the_duets_server_refuses_and_stays_as_it_was(forge: Any, error: type[Ex
     server, inducing = _collecting()
     before = server.save()
     with pytest.raises(error):
-        server.receive(forge(inducing.points))
+        receive(server, forge(inducing.points))
     assert server.save() == before
 
 
 def test_stale_and_repeated_messages_are_counted_and_ignored() -> None:
     server, inducing = _collecting()
     message = _projection(0, 1, np.zeros(len(inducing.points)), inducing.points)
-    assert server.receive(message) == []
+    assert receive(server, message) == []
     ignored = server.ignored
-    assert server.receive(message) == []
-    assert server.receive(m.Ready(1, 1, bytes(8), bytes(8))) == []
+    assert receive(server, message) == []
+    assert receive(server, m.Ready(1, 1, bytes(8), bytes(8))) == []
     of_another_s = m.ProjectedRewards(2, 1, bytes(8), np.zeros(len(inducing.points)))
-    assert server.receive(of_another_s) == []
+    assert receive(server, of_another_s) == []
     assert server.ignored == ignored + 3
     assert set(server.projections) == {0}
 
@@ -91,7 +96,7 @@ def test_an_agent_refuses_invalid_messages(message: m.Message) -> None:
 def test_an_agent_does_not_trim_with_weights_for_another_set_of_inducing_points() -> None:
     agent = duets().agent(0, POOL, agents.Coin.of_agent(0, 0))
     agent.receive(m.Inducing(m.SERVER, 1, np.array([3, 4])))
-    agent.observe(np.zeros(2))
+    agent.tell({0: 0.0, 1: 0.0})
     other = m.digest_of(np.array([5, 6]))
     assert agent.receive(m.Solution(m.SERVER, 1, other, np.ones(2), 0.1, 0.5)) == []
     assert (agent.epoch, len(agent.active.arms)) == (1, POOL.n_arms)
@@ -105,15 +110,14 @@ def test_an_agent_does_not_trim_with_weights_for_another_set_of_inducing_points(
 def test_a_second_set_of_inducing_points_is_answered_with_the_same_rewards() -> None:
     """A server restored from an older state may choose another S_j for the same pulls."""
     agent = duets().agent(0, POOL, agents.Coin.of_agent(0, 0))
-    agent.receive(m.Inducing(m.SERVER, 1, np.array([3, 4])))
-    drawn = agent.pending
+    _, drawn = agent.turn([m.Inducing(m.SERVER, 1, np.array([3, 4]))])
     assert drawn is not None
-    agent.observe([1.0, 2.0])
+    agent.tell({0: 1.0, 1: 2.0})
     (again,) = agent.receive(m.Inducing(m.SERVER, 1, np.array([5, 6, 7])))
     assert isinstance(again, m.ProjectedRewards)
     expected = KERNEL.matrix(POOL.take([5, 6, 7]), drawn.features) @ np.array([1.0, 2.0])
     assert np.allclose(again.values, expected, rtol=0, atol=1e-14)
-    assert agent.pending is None
+    assert agent.turn().pulls is None
     assert agent.receive(m.Inducing(m.SERVER, 1, np.array([5, 6, 7]))) == []
 
 
@@ -133,9 +137,9 @@ def test_a_second_set_of_inducing_points_is_answered_with_the_same_rewards() -> 
     ],
 )
 def test_baseline_servers_refuse_invalid_messages(name: str, message: m.Message) -> None:
-    server = ALGORITHMS[name]().server(POOL, 0)
-    server.receive(m.SyncRequest(1, 1))
+    server = ALGORITHMS[name]().server(POOL, coins(0))
+    receive(server, m.SyncRequest(1, 1))
     before = server.save()
     with pytest.raises(errors.MessageError):
-        server.receive(message)
+        receive(server, message)
     assert server.save() == before

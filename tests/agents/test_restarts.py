@@ -10,7 +10,7 @@ import pytest
 
 from manyarms import agents, errors
 from tests.agents.faults import ALGORITHMS, DOMAINS, POOL, Faults, N, duets, faulty_run
-from tests.agents.support import rewards, small_pool
+from tests.agents.support import coins, rewards, small_pool
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Restart:
         if self.count != self.at:
             return outgoing
         state = before if self.saved == "before" and before else self.state
-        run.server = self.settings.resume_server(self.domain, self.seed, state)
+        run.server = self.settings.resume_server(self.domain, coins(self.seed), state)
         assert run.server.save() == state
         return run.server.resume()
 
@@ -105,7 +105,7 @@ class OldBackups:
         if self.rng.random() > 0.08:
             return outgoing
         back = int(self.rng.integers(1, min(len(self.states), 6) + 1))
-        run.server = self.settings.resume_server(POOL, self.seed, self.states[-back])
+        run.server = self.settings.resume_server(POOL, coins(self.seed), self.states[-back])
         return run.server.resume()
 
 
@@ -123,28 +123,28 @@ def test_old_backups_and_a_bad_network_together_never_give_a_wrong_posterior(see
 @pytest.mark.parametrize("name", ["duets", "dis", "approx"])
 def test_a_state_that_belongs_elsewhere_is_refused(name: str) -> None:
     settings = ALGORITHMS[name]()
-    state = settings.server(POOL, 0).save()
-    settings.resume_server(POOL, 0, state)
+    state = settings.server(POOL, coins(0)).save()
+    settings.resume_server(POOL, coins(0), state)
     other = {"duets": "dis", "dis": "approx", "approx": "duets"}[name]
     with pytest.raises(errors.SavedStateError):
-        ALGORITHMS[other]().resume_server(POOL, 0, state)
+        ALGORITHMS[other]().resume_server(POOL, coins(0), state)
     for wrong in (b"", b"PK nonsense", state[:-30], state[: len(state) // 2]):
         with pytest.raises(errors.SavedStateError):
-            settings.resume_server(POOL, 0, wrong)
+            settings.resume_server(POOL, coins(0), wrong)
     with pytest.raises(errors.SavedStateError):
-        settings.resume_server(small_pool(100), 0, state)
+        settings.resume_server(small_pool(100), coins(0), state)
 
 
 def test_a_state_of_another_seed_or_setting_is_refused() -> None:
-    state = duets().server(POOL, 0).save()
+    state = duets().server(POOL, coins(0)).save()
     with pytest.raises(errors.SavedStateError, match="coin"):
-        duets().resume_server(POOL, 1, state)
+        duets().resume_server(POOL, coins(1), state)
     with pytest.raises(errors.SavedStateError, match="settings"):
-        duets(horizon=61).resume_server(POOL, 0, state)
+        duets(horizon=61).resume_server(POOL, coins(0), state)
 
 
 def test_a_saved_state_holds_no_coin_and_no_pickle() -> None:
-    server = duets().server(POOL, 7)
+    server = duets().server(POOL, coins(7))
     state = server.save()
     for n in range(N):
         assert agents.Coin.of_agent(7, n).key not in state

@@ -6,8 +6,8 @@ from manyarms.agents.baselines.dis_kernel_ucb import DisKernelUCB
 from manyarms.agents.baselines.n_kernel_ucb import NKernelUCB
 from manyarms.agents.baselines.ucb import Contexts
 from manyarms.agents.duets.duets import DUETS
-from manyarms.agents.protocol.agent import Agent, Pulls
-from manyarms.agents.protocol.coins import Coin
+from manyarms.agents.protocol.agent import Agent, Pulls, Turn
+from manyarms.agents.protocol.coins import Coin, Coins
 from manyarms.agents.protocol.costs import Cost, Ledger
 from manyarms.agents.protocol.server import Outgoing, Server
 from manyarms.agents.runner import Run, RunResult, run
@@ -18,6 +18,7 @@ __all__ = [
     "ApproxDisKernelUCB",
     "Box",
     "Coin",
+    "Coins",
     "Contexts",
     "Cost",
     "DisKernelUCB",
@@ -28,5 +29,6 @@ __all__ = [
     "Run",
     "RunResult",
     "Server",
+    "Turn",
     "run",
 ]

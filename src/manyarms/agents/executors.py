@@ -1,7 +1,7 @@
 """Where the agents of a run execute: in the calling thread, in threads, or each in its own process.
 
-A host calls the same method (`start`, `deliver`, `pull`, `timeout`) on every agent and returns their messages
-in the order of the agents' numbers, so the result does not depend on where the agents execute.
+A host gives every agent one turn a round and returns their messages in the order of the agents' numbers, so
+the result does not depend on where the agents execute.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import multiprocessing
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
 from numpy.typing import ArrayLike
 
 from manyarms.agents.protocol.agent import Agent, Pulls
-from manyarms.agents.protocol.messages import Message
 from manyarms.agents.protocol.wire import decode, encode
 from manyarms.errors import InvalidParameterError, MessageError
 from manyarms.support.validation import Floats, finite_rewards
@@ -24,13 +24,17 @@ from manyarms.support.validation import Floats, finite_rewards
 Evaluate = Callable[[Pulls], ArrayLike]
 
 _BROKEN_PIPE = (EOFError, BrokenPipeError, ConnectionResetError)  # raised by a pipe to a dead process
-_DEAD_ANSWER: dict[str, Any] = {
-    "start": [],
-    "timeout": [],
-    "deliver": ([], 0),
-    "pull": (None, None, []),
-    "done": True,
-}  # the result of each method for an agent whose process has died
+
+
+@dataclass(frozen=True)
+class MeasuredTurn:
+    """What one agent did in a round: encoded messages, the pulls it made with their rewards, its state."""
+
+    messages: list[bytes] = field(default_factory=list)
+    pulls: Pulls | None = None
+    rewards: Floats | None = None
+    refused: int = 0  # messages that were corrupt or invalid
+    done: bool = True
 
 
 class AgentWorker:
@@ -39,36 +43,35 @@ class AgentWorker:
     def __init__(self, agent: Agent, evaluate: Evaluate) -> None:
         self.agent, self.evaluate = agent, evaluate
 
-    def start(self) -> list[Message]:
-        """The agent's first messages."""
-        return self.agent.start()
-
-    def deliver(self, packets: list[bytes]) -> tuple[list[Message], int]:
-        """Deliver messages; return the answers and how many messages were refused."""
-        answers: list[Message] = []
-        refused = 0
+    def turn(self, packets: list[bytes]) -> MeasuredTurn:
+        """Deliver messages, evaluate the pulls the agent asks for, and tell it the rewards."""
+        messages, refused = [], 0
         for data in packets:
             try:
-                answers += self.agent.receive(decode(data))
+                messages.append(decode(data))
             except MessageError:
                 refused += 1
-        return answers, refused
+        answers, pulls = self.agent.turn(messages)
+        refused += len(self.agent.refusals)
+        rewards = None
+        if pulls is not None:
+            rewards = finite_rewards(self.evaluate(pulls), len(pulls))
+            answers += self.agent.tell(dict(zip(pulls.steps.tolist(), rewards.tolist(), strict=True)))
+        return MeasuredTurn([encode(m) for m in answers], pulls, rewards, refused, self.agent.done)
 
-    def pull(self) -> tuple[Pulls | None, Floats | None, list[Message]]:
-        """Evaluate the pending pulls, if any."""
-        pulls = self.agent.pending
-        if pulls is None:
-            return None, None, []
-        rewards = finite_rewards(self.evaluate(pulls), len(pulls))
-        return pulls, rewards, self.agent.observe(rewards)
-
-    def timeout(self) -> list[Message]:
+    def timeout(self) -> MeasuredTurn:
         """The messages the agent repeats after a timeout."""
-        return [] if self.agent.done else self.agent.timeout()
+        messages = [] if self.agent.done else self.agent.timeout()
+        return MeasuredTurn([encode(message) for message in messages], done=self.agent.done)
 
-    def done(self) -> bool:
-        """Whether the agent is done."""
-        return self.agent.done
+
+@dataclass(frozen=True)
+class Round:
+    """What all agents did in a round: (agent, encoded message) pairs, and counts."""
+
+    messages: list[tuple[int, bytes]]
+    n_pulled: int
+    refused: int
 
 
 class AgentHost:
@@ -78,13 +81,14 @@ class AgentHost:
         self.agents = agents
         self.pulls: list[list[Pulls]] = [[] for _ in agents]
         self.rewards: list[list[Floats]] = [[] for _ in agents]
+        self._finished = [False] * len(agents)
         self._workers: list[Any] = self._start_workers(agents, evaluate)
         self.down: set[int] = set()  # agents that do not respond; edit this set to stop and revive agents
 
     def _start_workers(self, agents: list[Agent], evaluate: Evaluate) -> list[Any]:
         return [AgentWorker(agent, evaluate) for agent in agents]
 
-    def _map(self, method: str, which: list[int], arguments: list[tuple[Any, ...]]) -> list[Any]:
+    def _map(self, method: str, which: list[int], arguments: list[tuple[Any, ...]]) -> list[MeasuredTurn]:
         return [getattr(self._workers[n], method)(*args) for n, args in zip(which, arguments, strict=True)]
 
     @property
@@ -92,53 +96,37 @@ class AgentHost:
         """The agents that are not down."""
         return [n for n in range(len(self._workers)) if n not in self.down]
 
-    def _map_all(self, method: str) -> list[Any]:
-        return self._map(method, self.up, [()] * len(self.up))
+    def turn(self, inbox: dict[int, list[bytes]]) -> Round:
+        """One turn of every agent that is not down, with the messages that have arrived for it."""
+        which = self.up  # `up` may shrink during the call
+        return self._round(which, self._map("turn", which, [(inbox.get(n, []),) for n in which]))
 
-    def start(self) -> list[Message]:
-        """The first messages of all agents."""
-        return [message for messages in self._map_all("start") for message in messages]
-
-    def deliver(self, packets: list[tuple[int, bytes]]) -> tuple[list[Message], int]:
-        """Deliver messages; return all answers and how many messages were refused."""
-        inbox: dict[int, list[bytes]] = {}
-        for agent, data in packets:
-            inbox.setdefault(agent, []).append(data)
-        which = [n for n in sorted(inbox) if n not in self.down]
-        results = self._map("deliver", which, [(inbox[n],) for n in which])
-        answers = [message for messages, _ in results for message in messages]
-        return answers, sum(refused for _, refused in results)
-
-    def pull(self) -> tuple[int, list[Message]]:
-        """Evaluate all pending pulls; return how many agents pulled, and their messages."""
-        messages: list[Message] = []
-        n_pulled = 0
-        for n, (pulls, rewards, answers) in self._pulled():
-            if pulls is not None:
-                n_pulled += 1
-                self.pulls[n].append(pulls)
-                self.rewards[n].append(rewards)
-            messages += answers
-        return n_pulled, messages
-
-    def _pulled(self) -> list[tuple[int, tuple[Pulls | None, Any, list[Message]]]]:
-        agents = self.up  # `up` may shrink during the call
-        return list(zip(agents, self._map("pull", agents, [()] * len(agents)), strict=True))
-
-    def timeout(self) -> list[Message]:
+    def timeout(self) -> Round:
         """The messages that waiting agents repeat."""
-        return [message for messages in self._map_all("timeout") for message in messages]
+        which = self.up
+        return self._round(which, self._map("timeout", which, [()] * len(which)))
+
+    def _round(self, which: list[int], turns: list[MeasuredTurn]) -> Round:
+        for n, turn in zip(which, turns, strict=True):
+            self._finished[n] = turn.done
+            if turn.pulls is not None and turn.rewards is not None:
+                self.pulls[n].append(turn.pulls)
+                self.rewards[n].append(turn.rewards)
+        return Round(
+            [(n, data) for n, turn in zip(which, turns, strict=True) for data in turn.messages],
+            sum(turn.pulls is not None for turn in turns),
+            sum(turn.refused for turn in turns),
+        )
 
     @property
     def unfinished(self) -> tuple[int, ...]:
         """The agents that are down or not done."""
-        states = dict(zip(self.up, self._map_all("done"), strict=True))
-        return tuple(n for n in range(len(self._workers)) if not states.get(n, False) or n in self.down)
+        return tuple(n for n, finished in enumerate(self._finished) if not finished or n in self.down)
 
     @property
     def done(self) -> bool:
         """Whether all agents that are not down are done."""
-        return all(self._map_all("done"))
+        return all(self._finished[n] for n in self.up)
 
     def close(self) -> None:
         """Release threads or processes."""
@@ -159,7 +147,7 @@ class ThreadHost(AgentHost):
         super().__init__(agents, evaluate)
         self._threads = ThreadPoolExecutor(max_workers=len(agents))
 
-    def _map(self, method: str, which: list[int], arguments: list[tuple[Any, ...]]) -> list[Any]:
+    def _map(self, method: str, which: list[int], arguments: list[tuple[Any, ...]]) -> list[MeasuredTurn]:
         jobs = [
             self._threads.submit(getattr(self._workers[n], method), *args)
             for n, args in zip(which, arguments, strict=True)
@@ -190,19 +178,23 @@ class ProcessHost(AgentHost):
             pipes.append(here)
         return pipes
 
-    def _map(self, method: str, which: list[int], arguments: list[tuple[Any, ...]]) -> list[Any]:
+    def _map(self, method: str, which: list[int], arguments: list[tuple[Any, ...]]) -> list[MeasuredTurn]:
         for n, args in zip(which, arguments, strict=True):
             with suppress(*_BROKEN_PIPE):  # `_answer` notices that the process is dead
                 self._workers[n].send((method, args))
-        return [self._answer(method, n) for n in which]
+        return [self._answer(n) for n in which]
 
-    def _answer(self, method: str, n: int) -> Any:
+    def _answer(self, n: int) -> MeasuredTurn:
         """The answer of an agent's process; an agent whose process has died is marked as down."""
         try:
-            return _decoded(method, self._workers[n].recv())
+            answer = self._workers[n].recv()
         except _BROKEN_PIPE:
             self.down.add(n)
-            return _DEAD_ANSWER[method]
+            return MeasuredTurn()
+        if isinstance(answer, Exception):
+            raise answer
+        assert isinstance(answer, MeasuredTurn)
+        return answer
 
     def close(self) -> None:
         """Stop the processes and wait for them."""
@@ -220,29 +212,9 @@ def _serve(pipe: Any, agent: Agent, evaluate: Evaluate) -> None:
     while (call := pipe.recv()) is not None:
         method, args = call
         try:
-            pipe.send(_encoded(method, getattr(worker, method)(*args)))
+            pipe.send(getattr(worker, method)(*args))
         except Exception as error:  # raised again in the calling process
             pipe.send(error)
-
-
-def _encoded(method: str, result: Any) -> Any:
-    """The result with its messages encoded as bytes."""
-    if method in ("start", "timeout"):
-        return [encode(message) for message in result]
-    if method == "deliver":
-        return [encode(message) for message in result[0]], result[1]
-    return (*result[:2], [encode(message) for message in result[2]]) if method == "pull" else result
-
-
-def _decoded(method: str, result: Any) -> Any:
-    """The inverse of `_encoded`; raises an error that the process has sent."""
-    if isinstance(result, Exception):
-        raise result
-    if method in ("start", "timeout"):
-        return [decode(data) for data in result]
-    if method == "deliver":
-        return [decode(data) for data in result[0]], result[1]
-    return (*result[:2], [decode(data) for data in result[2]]) if method == "pull" else result
 
 
 def make_host(executor: str, agents: list[Agent], evaluate: Evaluate) -> AgentHost:

@@ -1,8 +1,9 @@
 """Run an algorithm in one program: transmit the messages as bytes, evaluate the pulls, count the cost.
 
-A run proceeds in rounds. Every agent with pending pulls evaluates them; then messages are exchanged until
-none is left. A round without pulls or messages is a timeout. The agents are independent of each other within
-a round, so they may run in threads or processes; the results do not depend on the choice (`executors`).
+A run proceeds in rounds. In a round every agent has one turn: it receives its messages, evaluates the pulls
+it asks for, and sends messages; then the server receives these, in the order of the agents, and its answers
+arrive in the next round. A round without pulls or messages is a timeout. The agents are independent of each
+other within a round, so they may run in threads or processes, with the same results (`executors`).
 """
 
 from __future__ import annotations
@@ -14,15 +15,14 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from manyarms.agents.executors import AgentHost, Evaluate, make_host
+from manyarms.agents.executors import AgentHost, Evaluate, Round, make_host
 from manyarms.agents.protocol.agent import Agent, Pulls
-from manyarms.agents.protocol.coins import Coin
+from manyarms.agents.protocol.coins import Coin, Coins
 from manyarms.agents.protocol.costs import Cost, Ledger
-from manyarms.agents.protocol.messages import Message
 from manyarms.agents.protocol.server import Outgoing, Server
 from manyarms.agents.protocol.wire import decode, encode
 from manyarms.errors import MessageError, StalledRunError
-from manyarms.support.validation import Floats, count
+from manyarms.support.validation import Floats
 
 Executor = Literal["sequential", "threads", "processes"]
 Link = Callable[[str, int, bytes], list[bytes]]
@@ -36,11 +36,11 @@ class Algorithm(Protocol):
     def n_agents(self) -> int:
         """The number of agents N."""
 
-    def server(self, domain: Any, seed: int) -> Server:
-        """The server's side."""
+    def server(self, domain: Any, coins: Coins) -> Server:
+        """The server's side, with the coins of all parties."""
 
     def agent(self, number: int, domain: Any, coin: Coin) -> Agent:
-        """One agent's side."""
+        """One agent's side, with its own coin."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Run:
     link: Link | None = None
     before_sending: BeforeSending | None = None
     refused: int = 0
-    _up: list[bytes] = field(default_factory=list)
+    _inbox: dict[int, list[bytes]] = field(default_factory=dict)  # messages for the agents' next turns
 
     def finish(self, patience: int = 100) -> None:
         """Run until all parties are done, or until the server is done and some agents cannot be reached.
@@ -80,40 +80,40 @@ class Run:
         `patience` is the number of consecutive rounds without a pull that are tolerated; without faults there
         is always a pull within a few rounds.
         """
-        self._send_up(self.host.start())
         idle = 0
         while not (self.server.done and self.host.done):
-            moved = self._exchange()
-            pulled, messages = self.host.pull()
-            self._send_up(messages)
-            idle = 0 if pulled else idle + 1
+            waiting, self._inbox = self._inbox, {}
+            done = self.host.turn(waiting)
+            moved = self._receive(done)
+            idle = 0 if done.n_pulled else idle + 1
             if idle > patience and self.server.done:
                 break
             if idle > patience:
                 raise StalledRunError(f"no agent pulled in {patience} rounds and the server is not done")
-            if not moved and not pulled:
+            if not moved and not done.n_pulled and not self._inbox:
                 self._handle_timeout()
-        self._exchange()
 
     def _handle_timeout(self) -> None:
         """Let the server time out; if it sends nothing, let the agents time out."""
         outgoing = self._after_hook(self.server.timeout())
         self._send_down(outgoing)
         if not outgoing:
-            self._send_up(self.host.timeout())
+            self._receive(self.host.timeout())
 
-    def _exchange(self) -> bool:
-        moved = False
-        while self._up:
-            waiting, self._up = self._up, []
-            for data in waiting:
-                moved = True
-                self._send_down(self._answer_of_server(data))
-        return moved
+    def _receive(self, done: Round) -> bool:
+        """Transmit the agents' messages of a round to the server; whether any has arrived."""
+        self.refused += done.refused
+        arrived = []
+        for agent, data in done.messages:
+            self.ledger.sent_up(decode(data), len(data))
+            arrived += [(agent, piece) for piece in self._transmitted("up", agent, data)]
+        for agent, data in arrived:
+            self._send_down(self._answer_of_server(agent, data))
+        return bool(arrived)
 
-    def _answer_of_server(self, data: bytes) -> list[Outgoing]:
+    def _answer_of_server(self, agent: int, data: bytes) -> list[Outgoing]:
         try:
-            answer = self.server.receive(decode(data))
+            answer = self.server.receive(agent, decode(data))
         except MessageError:
             self.refused += 1
             return []
@@ -123,23 +123,12 @@ class Run:
         """The messages after `before_sending` has seen them."""
         return outgoing if self.before_sending is None else self.before_sending(self, outgoing)
 
-    def _send_up(self, messages: list[Message]) -> None:
-        for message in messages:
-            data = encode(message)
-            self.ledger.sent_up(message, len(data))
-            self._up += self._transmitted("up", message.sender, data)
-
     def _send_down(self, outgoing: list[Outgoing]) -> None:
-        deliveries: list[tuple[int, bytes]] = []
         for item in outgoing:
             data = encode(item.message)
             for agent in item.to:
                 self.ledger.sent_down(item.message, len(data), item.again)
-                deliveries += [(agent, piece) for piece in self._transmitted("down", agent, data)]
-        if deliveries:
-            messages, refused = self.host.deliver(deliveries)
-            self.refused += refused
-            self._send_up(messages)
+                self._inbox.setdefault(agent, []).extend(self._transmitted("down", agent, data))
 
     def _transmitted(self, direction: str, agent: int, data: bytes) -> list[bytes]:
         return [data] if self.link is None else self.link(direction, agent, data)
@@ -156,11 +145,11 @@ def run(
     before_sending: BeforeSending | None = None,
 ) -> RunResult:
     """Run `algorithm` to its horizon; `evaluate(pulls)` returns one reward per pull of one agent."""
-    seed = count("seed", seed, minimum=0)
-    agents = [algorithm.agent(n, domain, Coin.of_agent(seed, n)) for n in range(algorithm.n_agents)]
+    coins = Coins.from_seed(seed, algorithm.n_agents)
+    agents = [algorithm.agent(n, domain, coin) for n, coin in enumerate(coins.agents)]
     with make_host(executor, agents, evaluate) as host:
         in_progress = Run(
-            algorithm.server(domain, seed), host, Ledger(algorithm.n_agents), link, before_sending
+            algorithm.server(domain, coins), host, Ledger(algorithm.n_agents), link, before_sending
         )
         in_progress.finish()
         pulls, rewards, unfinished = host.pulls, host.rewards, host.unfinished

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from manyarms.agents.active_set import unique_with_counts
 from manyarms.agents.baselines.approx_server import ApproxServer, packed_triangle, unpacked_triangle
 from manyarms.agents.baselines.models import SparseModel
-from manyarms.agents.baselines.ucb import Contexts, PointEncoding, UcbAgent, UcbSettings
+from manyarms.agents.baselines.ucb import Contexts, PointEncoding, UcbSettings
+from manyarms.agents.baselines.ucb_agent import UcbAgent
 from manyarms.agents.epoch_posterior import on_points
-from manyarms.agents.protocol.coins import PURPOSE_INDUCING, Coin
+from manyarms.agents.protocol.coins import PURPOSE_INDUCING, Coin, Coins
 from manyarms.agents.protocol.messages import (
     Inducing,
     Message,
@@ -29,8 +30,10 @@ from manyarms.agents.protocol.messages import (
     SyncRequest,
     Upload,
     digest_of,
+    plausible,
 )
 from manyarms.agents.protocol.server import unexpected
+from manyarms.embeddings.nystrom import Nystrom
 from manyarms.errors import ImpossibleMessageError
 from manyarms.pool.pool import Pool
 from manyarms.support.validation import Floats, positive
@@ -48,20 +51,13 @@ class ApproxDisKernelUCB(UcbSettings):
         positive("sync_threshold", self.sync_threshold)
         positive("oversampling", self.oversampling)
 
-    def server(self, domain: Pool | Contexts, seed: int) -> ApproxServer:
+    def server(self, domain: Pool | Contexts, coins: Coins) -> ApproxServer:
         """The server."""
         return ApproxServer(self, PointEncoding(domain, self.send))
 
-    def resume_server(self, domain: Pool | Contexts, seed: int, state: bytes) -> ApproxServer:
-        """A server that continues from a state written by `ApproxServer.save`."""
-        server = self.server(domain, seed)
-        server.restore(state)
-        return server
-
     def agent(self, number: int, domain: Pool | Contexts, coin: Coin) -> ApproxAgent:
         """One agent."""
-        pool = domain if isinstance(domain, Pool) else None
-        return ApproxAgent(self, number, domain, coin, SparseModel(self.checked_kernel, self.ridge, pool))
+        return ApproxAgent(self, number, domain, coin)
 
 
 class ApproxAgent(UcbAgent):
@@ -73,15 +69,16 @@ class ApproxAgent(UcbAgent):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.synced = 0
-        self._keys: NDArray[Any] = self.encoding.no_keys  # own pulls, in order
-        self._rewards: Floats = np.empty(0)
         self._new_leverage = 0.0  # Σ σ̃²_lastsync over the new points
         self._last_sent: Message | None = None
         self._received_inducing: Inducing | None = None
+        self._adopted: tuple[Inducing, Floats, Floats] | None = None  # S, and the sums of the last sync
 
-    def _before_adding(self, keys: NDArray[Any], rewards: Floats) -> None:
-        self._keys = np.concatenate([self._keys, keys])
-        self._rewards = np.concatenate([self._rewards, rewards])
+    def _new_model(self) -> SparseModel:
+        pool = self.domain if isinstance(self.domain, Pool) else None
+        return SparseModel(self.settings.checked_kernel, self.settings.ridge, pool)
+
+    def _before_adding(self, keys: NDArray[Any]) -> None:
         self._new_leverage += float(self.model.leverage_at_sync(keys).sum())
 
     def _after_step(self) -> list[Message]:
@@ -93,7 +90,7 @@ class ApproxAgent(UcbAgent):
         """Send the last message of the sync again."""
         return [self._last_sent] if self.waiting and self._last_sent is not None else []
 
-    def receive(self, message: Message) -> list[Message]:
+    def _react(self, message: Message) -> list[Message]:
         """React to one of the three steps of a sync; older messages are ignored."""
         if not isinstance(message, SyncCall | Inducing | Statistics):
             raise unexpected(message)
@@ -103,13 +100,18 @@ class ApproxAgent(UcbAgent):
             return self._send(self._upload(message.epoch))
         if isinstance(message, Inducing):
             return self._send(self._statistics(message))
-        if self._received_inducing is not None and digest_of(self._received_inducing.points) == message.basis:
-            self._adopt(message)
+        inducing = self._received_inducing
+        if (
+            inducing is not None
+            and inducing.epoch == message.epoch
+            and digest_of(inducing.points) == message.basis
+        ):
+            self._use(message, inducing)
         return []
 
     def _upload(self, sync: int) -> Upload:
         """Candidate inducing points: each distinct own point with probability min(1, q̄ n σ̃²)."""
-        keys, counts = unique_with_counts(self._keys)
+        keys, counts = unique_with_counts(self._own_keys)
         leverage = self.model.at(keys)[1]
         chance = np.minimum(1.0, self.settings.oversampling * counts * leverage)
         uniform = self._coin.stream(sync, PURPOSE_INDUCING).uniform(len(keys))
@@ -118,31 +120,62 @@ class ApproxAgent(UcbAgent):
 
     def _statistics(self, message: Inducing) -> Statistics:
         """ZᵀZ and Zᵀy of all own data, in the basis fixed by S and its order."""
-        self._embedding = on_points(self.settings.checked_kernel, self.encoding.features(message.points))
+        embedding = self._embedding(message)
+        gram, vector = self._own_sums(embedding)
         self._received_inducing = message
-        Z = self._embedding.matrix(self._own_features())
-        self._own_sums = Z.T @ Z, Z.T @ self._rewards
-        gram, vector = self._own_sums
-        basis, own = digest_of(message.points), np.array([self.number])
-        return Statistics(self.number, message.epoch, basis, own, packed_triangle(gram), vector, len(Z))
+        basis, own, n = digest_of(message.points), np.array([self.number]), len(self._own_rewards)
+        return Statistics(self.number, message.epoch, basis, own, packed_triangle(gram), vector, n)
 
-    def _adopt(self, message: Statistics) -> None:
-        m = self._embedding.dimension
-        if message.vector.shape != (m,) or message.gram.shape != (m * (m + 1) // 2,):
+    def _embedding(self, message: Inducing) -> Nystrom:
+        return on_points(self.settings.checked_kernel, self.encoding.features(message.points))
+
+    def _own_sums(self, embedding: Nystrom) -> tuple[Floats, Floats]:
+        Z = embedding.matrix(self._own_features())
+        return Z.T @ Z, Z.T @ self._own_rewards
+
+    def _use(self, message: Statistics, inducing: Inducing) -> None:
+        """Replace the model by the sums of all agents, and by one's own data if they are not included."""
+        m = len(inducing.points)
+        sizes_fit = message.vector.shape == (m,) and message.gram.shape == (m * (m + 1) // 2,)
+        finite = plausible(message.vector) and plausible(message.gram)
+        if not sizes_fit or not finite or message.pulls < 0:
             raise ImpossibleMessageError(
-                f"sums of shapes {message.gram.shape} and {message.vector.shape} for {m} inducing points"
+                f"expected finite sums for {m} inducing points, got Statistics of shapes "
+                f"{message.gram.shape} and {message.vector.shape} over {message.pulls} pulls"
             )
         gram, vector, pulls = unpacked_triangle(message.gram, m), message.vector, message.pulls
+        embedding = self._embedding(inducing)
         if self.number not in message.agents:  # left out of this sync: add the agent's own data
-            gram, vector = gram + self._own_sums[0], vector + self._own_sums[1]
-            pulls += len(self._rewards)
-        self.model.adopt(self._embedding, gram, vector)
+            own = self._own_sums(embedding)
+            gram, vector, pulls = gram + own[0], vector + own[1], pulls + len(self._own_rewards)
+        self.model.adopt(embedding, gram, vector)
+        self._adopted, self._additions = (inducing, gram, vector), []
         self.known_pulls, self.synced, self._new_leverage = pulls, message.epoch, 0.0
-        self.waiting, self._last_sent, self._received_inducing, self._pending = False, None, None, None
+        self.waiting, self._last_sent, self._received_inducing = False, None, None
 
     def _own_features(self) -> NDArray[Any]:
-        return self.domain.take(self._keys) if isinstance(self.domain, Pool) else self._keys
+        return self.domain.take(self._own_keys) if isinstance(self.domain, Pool) else self._own_keys
 
     def _send(self, message: Message) -> list[Message]:
         self.waiting, self._last_sent = True, message
         return [message]
+
+    def _sync_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]], dict[str, Message | None]]:
+        meta = {"synced": self.synced, "new_leverage": self._new_leverage}
+        arrays: dict[str, NDArray[Any]] = {}
+        messages: dict[str, Message | None] = {"sent": self._last_sent, "received": self._received_inducing}
+        if self._adopted is not None:
+            messages["adopted"], arrays["gram"], arrays["vector"] = self._adopted
+        return meta, arrays, messages
+
+    def _load_sync_state(
+        self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], messages: dict[str, Message]
+    ) -> None:
+        self.synced, self._new_leverage = meta["synced"], meta["new_leverage"]
+        self._last_sent = messages.get("sent")
+        received, adopted = messages.get("received"), messages.get("adopted")
+        self._received_inducing = received if isinstance(received, Inducing) else None
+        self._adopted = None
+        if isinstance(adopted, Inducing):
+            self._adopted = adopted, arrays["gram"], arrays["vector"]
+            self.model.adopt(self._embedding(adopted), *self._adopted[1:])

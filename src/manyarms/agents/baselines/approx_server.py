@@ -18,6 +18,7 @@ from manyarms.agents.protocol.messages import (
     SyncRequest,
     Upload,
     digest_of,
+    plausible,
 )
 from manyarms.agents.protocol.saved import pack, unpack
 from manyarms.agents.protocol.server import Outgoing, Server, unexpected
@@ -94,7 +95,7 @@ class ApproxServer(Server):
             return None
         to = (message.sender,)
         if isinstance(message, Upload):
-            if message.sender in self.answers:
+            if message.sender in self.answers and not self.done:  # its statistics have arrived
                 return None
             return [Outgoing(to, self._inducing(), again=True), *self._last_sums(to)]
         return self._last_sums(to) or None
@@ -111,7 +112,7 @@ class ApproxServer(Server):
         stale = (
             message.epoch < self.sync or self.phase == "collecting points"
         )  # belongs to another S and is not used
-        finite = np.isfinite(message.vector).all() and np.isfinite(message.gram).all()
+        finite = plausible(message.vector) and plausible(message.gram)
         if not finite or message.pulls < 0 or not (sizes_fit or stale):
             raise ImpossibleMessageError(
                 f"expected finite sums for {m} inducing points, got Statistics of shapes "

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyarms.agents.baselines.ucb import Contexts, PointEncoding, UcbAgent, UcbSettings
-from manyarms.agents.protocol.coins import Coin
-from manyarms.agents.protocol.messages import SERVER, Data, Message, SyncCall, SyncRequest, Upload
+from manyarms.agents.baselines.ucb import Contexts, PointEncoding, UcbSettings
+from manyarms.agents.baselines.ucb_agent import UcbAgent
+from manyarms.agents.protocol.coins import Coin, Coins
+from manyarms.agents.protocol.messages import SERVER, Data, Message, SyncCall, SyncRequest, Upload, plausible
 from manyarms.agents.protocol.saved import pack, unpack
 from manyarms.agents.protocol.server import Outgoing, Server, unexpected
 from manyarms.errors import ImpossibleMessageError
@@ -32,19 +33,13 @@ class DisKernelUCB(UcbSettings):
         super().__post_init__()
         positive("sync_threshold", self.sync_threshold)
 
-    def server(self, domain: Pool | Contexts, seed: int) -> DisServer:
+    def server(self, domain: Pool | Contexts, coins: Coins) -> DisServer:
         """The server."""
         return DisServer(self, PointEncoding(domain, self.send))
 
-    def resume_server(self, domain: Pool | Contexts, seed: int, state: bytes) -> DisServer:
-        """A server that continues from a state written by `DisServer.save`."""
-        server = self.server(domain, seed)
-        server.restore(state)
-        return server
-
     def agent(self, number: int, domain: Pool | Contexts, coin: Coin) -> DisAgent:
         """One agent."""
-        return DisAgent(self, number, domain, coin, self.exact_model(domain))
+        return DisAgent(self, number, domain, coin)
 
 
 class DisAgent(UcbAgent):
@@ -56,15 +51,11 @@ class DisAgent(UcbAgent):
         super().__init__(*args)
         self.synced = 0  # the last sync whose result this agent has
         self._log_det_at_sync = 0.0
-        self._own: list[tuple[NDArray[Any], float]] = []  # own pulls, in order
-        self._confirmed = 0  # how many of these a sync result has included
+        self._confirmed = 0  # how many own pulls a sync result has included
         self._uploaded: Upload | None = None
 
-    def _before_adding(self, keys: NDArray[Any], rewards: Floats) -> None:
-        self._own.append((keys, float(rewards[0])))
-
     def _after_step(self) -> list[Message]:
-        new = len(self._own) - self._confirmed
+        new = len(self._own_rewards) - self._confirmed
         if new * (self.model.log_det - self._log_det_at_sync) <= self.settings.sync_threshold:
             return []
         self.waiting = True
@@ -76,38 +67,57 @@ class DisAgent(UcbAgent):
             return []
         return [self._uploaded or SyncRequest(self.number, self.synced + 1)]
 
-    def receive(self, message: Message) -> list[Message]:
+    def _react(self, message: Message) -> list[Message]:
         """React to a call to upload or to the data of a sync; older messages are ignored."""
         if isinstance(message, SyncCall) and message.epoch > self.synced:
-            new = self._own[self._confirmed :]
-            keys = np.concatenate([self.encoding.no_keys, *(key for key, _ in new)])
-            rewards = np.array([reward for _, reward in new], dtype=np.float64)
             self.waiting = True
             self._uploaded = Upload(
-                self.number, message.epoch, self.synced, self._confirmed, self.encoding.to_wire(keys), rewards
+                self.number,
+                message.epoch,
+                self.synced,
+                self._confirmed,
+                self.encoding.to_wire(self._own_keys[self._confirmed :]),
+                self._own_rewards[self._confirmed :],
             )
             return [self._uploaded]
         if isinstance(message, Data) and message.epoch > self.synced == message.known:
-            self._add(message)
+            self._use(message)
         elif not isinstance(message, SyncCall | Data):
             raise unexpected(message)
         return []
 
-    def _add(self, message: Data) -> None:
-        counts = message.counts
-        sizes_fit = len(counts) == self.settings.n_agents and (counts >= 0).all()
-        if not sizes_fit or not len(message.rewards) == len(message.points) == counts.sum():
+    def _use(self, message: Data) -> None:
+        counts, rewards = message.counts, message.rewards
+        counts_fit = len(counts) == self.settings.n_agents and bool((counts >= 0).all())
+        sizes_fit = counts_fit and rewards.shape == message.points.shape[:1] == (counts.sum(),)
+        if not sizes_fit or not plausible(rewards):
             raise ImpossibleMessageError(
                 f"Data with counts {counts.tolist()} has {len(message.points)} points "
-                f"and {len(message.rewards)} rewards"
+                f"and {len(rewards)} rewards, or rewards that are not finite or too large"
             )
-        owners = np.repeat(np.arange(len(counts)), counts)
-        others = owners != self.number
-        self.model.add(self.encoding.keys(message.points[others]), message.rewards[others])
-        self.known_pulls += int(others.sum())
-        self._confirmed += int(counts[self.number])
+        own = int(counts[self.number])
+        if self._confirmed + own > len(self._own_rewards):
+            raise ImpossibleMessageError(
+                f"Data with {own} new pulls of agent {self.number}, which has made "
+                f"{len(self._own_rewards) - self._confirmed} since the last sync"
+            )
+        others = np.repeat(np.arange(len(counts)), counts) != self.number
+        self._add(self.encoding.keys(message.points)[others], rewards[others])
+        self._confirmed += own
         self.synced, self._log_det_at_sync = message.epoch, self.model.log_det
-        self.waiting, self._uploaded, self._pending = False, None, None
+        self.waiting, self._uploaded = False, None
+
+    def _sync_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]], dict[str, Message | None]]:
+        meta = {"synced": self.synced, "log_det": self._log_det_at_sync, "confirmed": self._confirmed}
+        return meta, {}, {"uploaded": self._uploaded}
+
+    def _load_sync_state(
+        self, meta: dict[str, Any], arrays: dict[str, NDArray[Any]], messages: dict[str, Message]
+    ) -> None:
+        self.synced, self._log_det_at_sync = meta["synced"], meta["log_det"]
+        self._confirmed = meta["confirmed"]
+        uploaded = messages.get("uploaded")
+        self._uploaded = uploaded if isinstance(uploaded, Upload) else None
 
 
 class DisServer(Server):
@@ -161,7 +171,7 @@ class DisServer(Server):
 
     def _check(self, message: Upload) -> None:
         self._encoding.features(message.points)
-        fits = message.points.shape[:1] == message.rewards.shape and np.isfinite(message.rewards).all()
+        fits = message.points.shape[:1] == message.rewards.shape and plausible(message.rewards)
         stored = sum(len(rewards) for _, rewards in self.data[message.sender])
         in_order = 0 <= message.known <= self.sync and 0 <= message.first <= stored
         if not fits or not in_order or message.epoch > self.sync + 1:

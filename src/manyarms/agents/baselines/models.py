@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyarms.embeddings.nystrom import Nystrom
+from manyarms.errors import ImpossibleMessageError
 from manyarms.kernels import KernelLike
 from manyarms.pool.pool import Pool
 from manyarms.posterior.posterior import Posterior
@@ -109,10 +110,15 @@ class SparseModel:
 
     def adopt(self, embedding: Nystrom, gram: Floats, vector: Floats) -> None:
         """Replace the model by V = λI + `gram` and b = `vector` in this embedding."""
-        self.embedding = embedding
         V = gram + self._ridge * np.eye(len(gram))
+        try:
+            np.linalg.cholesky(V)  # the sums come from another machine
+        except np.linalg.LinAlgError:
+            raise ImpossibleMessageError(
+                f"the sum of ZᵀZ for {len(gram)} inducing points is not positive semidefinite"
+            ) from None
+        self.embedding, self._inverse = embedding, inverse_positive_definite(V)
         self._log_det = float(np.linalg.slogdet(V / self._ridge)[1]) if len(V) else 0.0
-        self._inverse = inverse_positive_definite(V)
         self._vector = vector.copy()
         self._rows: Floats | None = None
         if self._pool is not None:

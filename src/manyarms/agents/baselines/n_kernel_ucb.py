@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from manyarms.agents.baselines.ucb import Contexts, UcbAgent, UcbSettings
-from manyarms.agents.protocol.coins import Coin
+from manyarms.agents.baselines.ucb import Contexts, UcbSettings
+from manyarms.agents.baselines.ucb_agent import UcbAgent
+from manyarms.agents.protocol.coins import Coin, Coins
 from manyarms.agents.protocol.messages import Message
-from manyarms.agents.protocol.saved import pack
+from manyarms.agents.protocol.saved import pack, unpack
 from manyarms.agents.protocol.server import Outgoing, Server, unexpected
 from manyarms.pool.pool import Pool
 
@@ -16,13 +17,13 @@ from manyarms.pool.pool import Pool
 class NKernelUCB(UcbSettings):
     """Agents that run GP-UCB without communication."""
 
-    def server(self, domain: Pool | Contexts, seed: int) -> IdleServer:
+    def server(self, domain: Pool | Contexts, coins: Coins) -> IdleServer:
         """A server that does nothing."""
         return IdleServer(self.n_agents)
 
     def agent(self, number: int, domain: Pool | Contexts, coin: Coin) -> IndependentAgent:
         """One GP-UCB agent."""
-        return IndependentAgent(self, number, domain, coin, self.exact_model(domain))
+        return IndependentAgent(self, number, domain, coin)
 
 
 class IndependentAgent(UcbAgent):
@@ -31,7 +32,7 @@ class IndependentAgent(UcbAgent):
     def _after_step(self) -> list[Message]:
         return []
 
-    def receive(self, message: Message) -> list[Message]:
+    def _react(self, message: Message) -> list[Message]:
         """Refuse every message, since this algorithm sends none."""
         raise unexpected(message)
 
@@ -57,6 +58,10 @@ class IdleServer(Server):
     def save(self) -> bytes:
         """Save an empty state."""
         return pack("NKernelUCB", {}, {}, {})
+
+    def restore(self, state: bytes) -> None:
+        """Check that the state is one of this algorithm."""
+        unpack(state, "NKernelUCB", {})
 
     @property
     def done(self) -> bool:

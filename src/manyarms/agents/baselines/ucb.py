@@ -1,14 +1,12 @@
-"""The common part of the three UCB baselines: settings, arm sets, and the choice of an arm.
+"""The settings of the three UCB baselines, their arm sets, and how points are written in messages.
 
 The arms are a common `Pool`, or `Contexts`: a separate set of arms for every agent and step (Li et al. 2022).
-The agent's coin breaks ties. With a stationary kernel all arms tie before the first reward, so the first pull
-is uniform and differs between agents.
 """
 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -19,18 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyarms.agents.active_set import check_numeric, rows_from_wire
 from manyarms.agents.baselines.models import ExactPointModel, ExactPoolModel, Model, SparseModel
-from manyarms.agents.protocol.agent import Agent, Pulls
-from manyarms.agents.protocol.coins import PURPOSE_TIES, Coin
-from manyarms.agents.protocol.messages import Message
-from manyarms.errors import (
-    ImpossibleMessageError,
-    InvalidFeaturesError,
-    InvalidParameterError,
-    InvalidRewardError,
-)
+from manyarms.agents.protocol.coins import Coins
+from manyarms.agents.protocol.server import Server
+from manyarms.errors import ImpossibleMessageError, InvalidFeaturesError, InvalidParameterError
 from manyarms.kernels import KernelLike, as_kernel
 from manyarms.pool.pool import Pool
-from manyarms.support.validation import Floats, count, finite_rewards, non_negative, positive, probability
+from manyarms.support.validation import Floats, count, non_negative, positive, probability
 
 UcbWidth = Literal["theory"] | float
 
@@ -63,7 +55,7 @@ class Contexts:
 
 
 @dataclass(frozen=True)
-class UcbSettings:
+class UcbSettings(ABC):
     """Settings of a UCB baseline. `width` multiplies the posterior standard deviation in reward units, or
     is "theory" (see `multiplier`).
     """
@@ -95,6 +87,16 @@ class UcbSettings:
                 raise InvalidParameterError("width", self.width, "'theory' or a number")
         else:
             non_negative("width", self.width)
+
+    @abstractmethod
+    def server(self, domain: Pool | Contexts, coins: Coins) -> Server:
+        """The server. These algorithms replay no draws, so their servers do not use the coins."""
+
+    def resume_server(self, domain: Pool | Contexts, coins: Coins, state: bytes) -> Server:
+        """A server that continues from a state written by its `save`."""
+        server = self.server(domain, coins)
+        server.restore(state)
+        return server
 
     @cached_property
     def checked_kernel(self) -> KernelLike:
@@ -199,67 +201,3 @@ class PointEncoding:
         assert isinstance(self.domain, Pool)
         rows = np.ascontiguousarray(self.domain.features, dtype=np.float64)
         return {row.tobytes(): arm for arm, row in reversed(list(enumerate(rows)))}
-
-
-class UcbAgent(Agent):
-    """An agent that pulls the arm with the highest upper confidence bound, one at a time."""
-
-    def __init__(
-        self, settings: UcbSettings, number: int, domain: Pool | Contexts, coin: Coin, model: Model
-    ) -> None:
-        self.settings, self.number, self.domain = settings, number, domain
-        self.model, self._coin, self.encoding = model, coin, PointEncoding(domain, settings.send)
-        self.step = 0
-        self.known_pulls = 0  # pulls recorded in the model, including those of other agents
-        self.waiting = False  # during a sync the agent does not pull
-        self._pending: tuple[Pulls, NDArray[Any]] | None = None
-
-    def start(self) -> list[Message]:
-        """Send nothing."""
-        return []
-
-    @property
-    def done(self) -> bool:
-        """Whether T arms have been pulled."""
-        return self.step >= self.settings.horizon
-
-    @property
-    def pending(self) -> Pulls | None:
-        """The arm with the highest bound, chosen on first access."""
-        if self.done or self.waiting:
-            return None
-        if self._pending is None:
-            self._pending = self._chosen()
-        return self._pending[0]
-
-    def _chosen(self) -> tuple[Pulls, NDArray[Any]]:
-        pool = self.domain if isinstance(self.domain, Pool) else None
-        rows = None if pool is not None else self.domain.at(self.number, self.step)  # type: ignore[union-attr]
-        mean, leverage = self.model.at(rows)
-        bound = mean + self.settings.multiplier(self.model, max(self.known_pulls, 1)) * np.sqrt(leverage)
-        best = np.flatnonzero(bound == bound.max())
-        arm = best[self._coin.stream(self.step, PURPOSE_TIES).integers(len(best), 1)]
-        if pool is not None:
-            return Pulls(self.number, self.step, arm, pool.take(arm)), arm
-        assert rows is not None
-        return Pulls(self.number, self.step, None, rows[arm]), rows[arm]
-
-    def observe(self, rewards: ArrayLike) -> list[Message]:
-        """Record the reward, and request a sync if the trigger fires."""
-        if self._pending is None:
-            raise InvalidRewardError(f"agent {self.number} has no pending pulls")
-        values = finite_rewards(rewards, 1)
-        keys = self._pending[1]
-        self._pending = None
-        self._before_adding(keys, values)
-        self.model.add(keys, values)
-        self.step += 1
-        self.known_pulls += 1
-        return [] if self.done else self._after_step()
-
-    def _before_adding(self, keys: NDArray[Any], rewards: Floats) -> None:
-        """Called with each pull before the model is updated."""
-
-    @abstractmethod
-    def _after_step(self) -> list[Message]:
-        """The messages sent after each pull except the last."""

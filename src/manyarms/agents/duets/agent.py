@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from manyarms.agents.active_set import ActivePool, ActiveSet, DrawnPoints, Trim
 from manyarms.agents.duets.settings import DuetsSettings
@@ -30,26 +30,32 @@ from manyarms.agents.protocol.messages import (
     Ready,
     Solution,
     digest_of,
+    plausible,
 )
+from manyarms.agents.protocol.saved import pack, unpack
 from manyarms.agents.protocol.server import unexpected
-from manyarms.errors import ImpossibleMessageError, InvalidRewardError, SamplingCapError
+from manyarms.agents.protocol.wire import decode, encode
+from manyarms.errors import ImpossibleMessageError, SamplingCapError
 from manyarms.posterior.history import grouped
-from manyarms.support.validation import Floats, finite_rewards
+from manyarms.support.validation import Floats
 
 Phase = Literal["ready", "pulling", "reported", "done"]
+_STATE = "agent of DUETS"
 
 
 class DuetsAgent(Agent):
     """One agent of DUETS: it draws arms with its private coin, projects its rewards, and trims."""
 
     def __init__(self, settings: DuetsSettings, number: int, active: ActiveSet, coin: Coin) -> None:
-        self.settings, self.number, self._coin = settings, number, coin
+        super().__init__(number)
+        self.settings, self._coin = settings, coin
         self._kernel, self._precision = settings.checked_kernel, active.precision
         self.active = active
         self.epoch = 1
         self.phase: Phase = "ready"
         self.ignored = 0
-        self._inducing: NDArray[Any] | None = None
+        self._points: NDArray[Any] | None = None  # S_j in its wire form
+        self._inducing: NDArray[Any] | None = None  # the features of S_j
         self._basis = b""  # digest of S_j as received
         self._rewards: Floats = np.empty(0)
         self._sent: dict[tuple[int, int], Message] = {}  # reports of this epoch and the previous one
@@ -57,12 +63,10 @@ class DuetsAgent(Agent):
 
     # ------------------------------------------------------------------ the interface of an agent
 
-    def start(self) -> list[Message]:
-        """Report the first epoch's active set and draws."""
+    def _start(self) -> list[Message]:
         return self._send_ready()
 
-    def receive(self, message: Message) -> list[Message]:
-        """React to a message; repeated and stale messages are ignored and counted."""
+    def _react(self, message: Message) -> list[Message]:
         if isinstance(message, Ping):
             return self._on_ping(message)
         if isinstance(message, Solution) and message.epoch == self.epoch:
@@ -78,21 +82,21 @@ class DuetsAgent(Agent):
         self.ignored += 1
         return []
 
-    @property
-    def pending(self) -> Pulls | None:
+    def _ask(self) -> Pulls | None:
+        return self._asked()
+
+    def _asked(self) -> Pulls | None:
         """All draws of the epoch."""
         if self.phase != "pulling":
             return None
         keys = self._drawn.keys
         arms = keys if isinstance(self.active, ActivePool) else None
-        step = sum(self.settings.lengths[: self.epoch - 1])
-        return Pulls(self.number, step, arms, self.active.features(keys))
+        steps = self._first_step(self.epoch) + np.arange(len(keys))
+        return Pulls(self.number, steps, arms, self.active.features(keys))
 
-    def observe(self, rewards: ArrayLike) -> list[Message]:
+    def _observe(self, rewards: Floats) -> list[Message]:
         """Project the rewards on the inducing points (Algorithm 1 l. 14); the last epoch sends nothing."""
-        if self.phase != "pulling":
-            raise InvalidRewardError(f"agent {self.number} has no pending pulls")
-        self._rewards = finite_rewards(rewards, len(self._drawn))
+        self._rewards = rewards
         self.phase = "done" if self._inducing is None else "reported"
         return self._send_projected_rewards() if self._inducing is not None else []
 
@@ -104,6 +108,11 @@ class DuetsAgent(Agent):
     def done(self) -> bool:
         """Whether the pulls of the last epoch have been made."""
         return self.phase == "done"
+
+    @property
+    def next_step(self) -> int:
+        """The first step of this epoch, or of the next one if the pulls of this epoch have been made."""
+        return self._first_step(self.epoch + (self.phase in ("reported", "done")))
 
     # ------------------------------------------------------------------ reactions
 
@@ -138,7 +147,8 @@ class DuetsAgent(Agent):
         if basis == self._basis:
             self.ignored += 1
             return []
-        self._inducing, self._basis = self.active.from_wire(message.points), basis
+        self._inducing = self.active.from_wire(message.points)
+        self._points, self._basis = message.points, basis
         if self.phase == "reported":
             return self._send_projected_rewards()
         self.phase = "pulling"
@@ -152,7 +162,7 @@ class DuetsAgent(Agent):
         if self._inducing is None or message.basis != self._basis:
             self.ignored += 1
             return []
-        fits = message.weights.shape == (len(self._inducing),) and np.isfinite(message.weights).all()
+        fits = message.weights.shape == (len(self._inducing),) and plausible(message.weights)
         if not fits or not message.cutoff < np.inf:  # also true for NaN
             raise ImpossibleMessageError(
                 f"expected {len(self._inducing)} finite weights and a cutoff below infinity, got weights of "
@@ -172,9 +182,13 @@ class DuetsAgent(Agent):
     def _length(self) -> int:
         return self.settings.lengths[self.epoch - 1]
 
+    def _first_step(self, epoch: int) -> int:
+        return sum(self.settings.lengths[: epoch - 1])
+
     def _enter(self, epoch: int, active: ActiveSet) -> list[Message]:
         self.epoch, self.active = epoch, active
-        self._inducing, self._basis, self.phase = None, b"", "ready"
+        self._points, self._inducing, self._basis, self.phase = None, None, b"", "ready"
+        self._drop_answers()
         self._draw()
         return self._send_ready()
 
@@ -205,3 +219,55 @@ class DuetsAgent(Agent):
             if epoch < self.epoch - 1:
                 del self._sent[epoch, old]
         return [message]
+
+    # ------------------------------------------------------------------ saved states
+
+    def save(self) -> bytes:
+        """The state between two turns. The draws are saved, because the server may have corrected them."""
+        meta = {
+            **self._common_state(),
+            "epoch": self.epoch,
+            "phase": self.phase,
+            "ignored": self.ignored,
+            "complete": self._drawn.complete,
+            "sent": [[epoch, kind] for epoch, kind in self._sent],
+        }
+        arrays = {
+            "active": _as_bytes(self.active.message(self.epoch)),
+            "draws": self._drawn.keys,
+            "rewards": self._rewards,
+            **{f"sent{i}": _as_bytes(message) for i, message in enumerate(self._sent.values())},
+        }
+        if self._points is not None:
+            arrays["points"] = self._points
+        return pack(_STATE, self._fingerprint(), meta, arrays)
+
+    def load(self, state: bytes) -> None:
+        """Replace the state by a saved one."""
+        meta, arrays = unpack(state, _STATE, self._fingerprint())
+        self.active = self.active.adopted(decode(arrays["active"].tobytes()))
+        self.epoch, self.phase, self.ignored = meta["epoch"], meta["phase"], meta["ignored"]
+        self._points = arrays.get("points")
+        self._inducing = None if self._points is None else self.active.from_wire(self._points)
+        self._basis = b"" if self._points is None else digest_of(self._points)
+        self._drawn = DrawnPoints(arrays["draws"], meta["complete"])
+        self._rewards = arrays["rewards"]
+        self._sent = {
+            (epoch, kind): decode(arrays[f"sent{i}"].tobytes())
+            for i, (epoch, kind) in enumerate(meta["sent"])
+        }
+        self._load_common_state(meta)
+
+    def _fingerprint(self) -> dict[str, Any]:
+        """The agent a state belongs to; of the coin only its fingerprint."""
+        return {
+            "settings": self.settings.described(),
+            "domain": self.active.domain_digest,
+            "agent": self.number,
+            "precision": str(self._precision),
+            "coin": self._coin.fingerprint,
+        }
+
+
+def _as_bytes(message: Message) -> NDArray[np.uint8]:
+    return np.frombuffer(encode(message), dtype=np.uint8)

@@ -17,7 +17,7 @@ from manyarms.agents.active_set import ActivePool, ActiveSet, check_numeric
 from manyarms.agents.duets.agent import DuetsAgent
 from manyarms.agents.duets.server import DuetsServer
 from manyarms.agents.duets.settings import DuetsSettings
-from manyarms.agents.protocol.coins import Coin
+from manyarms.agents.protocol.coins import Coin, Coins, check_coins
 from manyarms.errors import InvalidParameterError
 from manyarms.pool.pool import Pool
 
@@ -33,13 +33,14 @@ class DUETS(DuetsSettings):
     or Tᵈ in a box. `retries` is how often a silent agent is asked again before an epoch continues without it.
     """
 
-    def server(self, domain: Pool | Box, seed: int) -> DuetsServer:
-        """The server, which knows the seed and therefore every coin."""
-        return DuetsServer(self, self._active(domain, "float64"), seed)
+    def server(self, domain: Pool | Box, coins: Coins) -> DuetsServer:
+        """The server, which has every agent's coin and therefore knows every pull."""
+        check_coins(coins, self.n_agents)
+        return DuetsServer(self, self._active(domain, "float64"), coins)
 
-    def resume_server(self, domain: Pool | Box, seed: int, state: bytes) -> DuetsServer:
+    def resume_server(self, domain: Pool | Box, coins: Coins, state: bytes) -> DuetsServer:
         """A server that continues from a state written by `DuetsServer.save`."""
-        server = self.server(domain, seed)
+        server = self.server(domain, coins)
         server.restore(state)
         return server
 

@@ -16,7 +16,7 @@ from manyarms.agents.active_set import ActiveSet, DrawnPoints
 from manyarms.agents.duets.epoch import ClosedEpoch, Exploration
 from manyarms.agents.duets.records import EpochRecord
 from manyarms.agents.duets.settings import DuetsSettings
-from manyarms.agents.protocol.coins import Coin
+from manyarms.agents.protocol.coins import Coins
 from manyarms.agents.protocol.messages import (
     SERVER,
     WANT_PROJECTED_REWARDS,
@@ -30,6 +30,7 @@ from manyarms.agents.protocol.messages import (
     Ready,
     Solution,
     digest_of,
+    plausible,
 )
 from manyarms.agents.protocol.saved import pack, unpack
 from manyarms.agents.protocol.server import Outgoing, Server, unexpected
@@ -44,9 +45,9 @@ _MAX_CORRECTIONS = 3  # per agent and epoch: its set, its draws, and one more; t
 class DuetsServer(Server):
     """Replays every coin, chooses S_j, sums the projected rewards, solves for the mean, and trims."""
 
-    def __init__(self, settings: DuetsSettings, active: ActiveSet, seed: int) -> None:
+    def __init__(self, settings: DuetsSettings, active: ActiveSet, coins: Coins) -> None:
         super().__init__(settings.n_agents)
-        self.settings, self._seed = settings, seed
+        self.settings, self._coins = settings, coins
         self.width, self.oversampling = settings.constants(active)
         self.active = active
         self.epoch = 1
@@ -140,11 +141,11 @@ class DuetsServer(Server):
         self.records = [EpochRecord.from_plain(record) for record in meta["records"]]
 
     def _fingerprint(self) -> dict[str, Any]:
-        """The run a state belongs to: settings, domain, and the fingerprint of the coin (never the coin)."""
+        """The run a state belongs to: settings, domain, and fingerprints of the coins (never the coins)."""
         return {
             "settings": self.settings.described(),
             "domain": self.active.domain_digest,
-            "coin": Coin.of_server(self._seed).fingerprint,
+            "coins": self._coins.fingerprints,
         }
 
     @property
@@ -238,7 +239,7 @@ class DuetsServer(Server):
     def _choose_inducing(self) -> None:
         exploration = self._explored(self.participants)
         self.inclusion = exploration.inclusion(self.oversampling)
-        chosen = exploration.inducing(self.inclusion, Coin.of_server(self._seed), self.epoch)
+        chosen = exploration.inducing(self.inclusion, self._coins.server, self.epoch)
         self.inducing = self.active.to_wire(chosen)
 
     def _explored(self, agents: tuple[int, ...]) -> Exploration:
@@ -270,7 +271,7 @@ class DuetsServer(Server):
         if message.basis != digest_of(self.inducing):  # S was replaced by a restart
             return [self._resend(agent, self._inducing_message())] if agent in self.pinged else None
         values = message.values
-        if values.shape != (len(self.inducing),) or not np.isfinite(values).all():
+        if values.shape != (len(self.inducing),) or not plausible(values):
             raise ImpossibleMessageError(
                 f"expected {len(self.inducing)} finite projected rewards, got {values.size} values of shape "
                 f"{values.shape}, {int(np.isfinite(values).sum())} of them finite"
@@ -301,8 +302,9 @@ class DuetsServer(Server):
 
     def _can_be_sampled(self, active: ActiveSet) -> bool:
         """Whether every agent can draw its next epoch from this set."""
-        coins = [Coin.of_agent(self._seed, n) for n in range(self.n_agents)]
-        return active.can_draw_all(coins, self.epoch + 1, self.settings.lengths[self.epoch])
+        return active.can_draw_all(
+            list(self._coins.agents), self.epoch + 1, self.settings.lengths[self.epoch]
+        )
 
     # ------------------------------------------------------------------ draws, messages and records
 
@@ -310,7 +312,7 @@ class DuetsServer(Server):
         """The draws of an agent in this epoch, replayed from its coin."""
         if agent not in self._draws:
             length = self.settings.lengths[self.epoch - 1]
-            self._draws[agent] = self.active.draw(Coin.of_agent(self._seed, agent), self.epoch, length)
+            self._draws[agent] = self.active.draw(self._coins.agents[agent], self.epoch, length)
         return self._draws[agent]
 
     def _resend(self, agent: int, message: Message) -> Outgoing:

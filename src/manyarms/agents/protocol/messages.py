@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 SERVER = -1  # the sender number of the server
 DIGEST_BYTES = 8
+_LARGEST = 1e100
 
 WANT_READY, WANT_PROJECTED_REWARDS = 1, 2  # the report that a Ping requests
 
@@ -91,6 +92,11 @@ def digest_of(array: NDArray[Any]) -> bytes:
     sha = hashlib.blake2b(f"{form}{array.shape}".encode(), digest_size=DIGEST_BYTES)
     sha.update(np.ascontiguousarray(array, dtype=form).tobytes())
     return sha.digest()
+
+
+def plausible(numbers: NDArray[Any]) -> bool:
+    """Whether all numbers are finite and so small that sums of their products cannot overflow."""
+    return bool(np.isfinite(numbers).all() and (np.abs(numbers) < _LARGEST).all())
 
 
 def _same(one: Any, other: Any) -> bool:

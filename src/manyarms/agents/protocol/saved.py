@@ -1,4 +1,4 @@
-"""Saved server states: an npz archive of plain arrays, with all other data as JSON text. No pickle."""
+"""Saved states of servers and agents: npz archives of plain arrays, all other data as JSON. No pickle."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from manyarms.errors import SavedStateError
 
-_FORMAT = "manyarms server state"
-_VERSION = 1
+_FORMAT = "manyarms server state"  # the name of both kinds of state; `algorithm` tells them apart
+_VERSION = 2
 
 
 def pack(
@@ -42,7 +42,7 @@ def unpack(
             arrays = {name: archive[name] for name in archive.files}
         head = json.loads(arrays.pop("head").tobytes())
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise SavedStateError(f"not a saved server state: {error}") from None
+        raise SavedStateError(f"not a saved state: {error}") from None
     if head.get("format") != _FORMAT or head.get("version") != _VERSION:
         raise SavedStateError(
             f"cannot read format {head.get('format')!r}, version {head.get('version')!r}; "

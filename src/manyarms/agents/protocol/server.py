@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from manyarms.agents.protocol.messages import Message
-from manyarms.errors import ImpossibleMessageError, UnknownAgentError
+from manyarms.errors import ForgedSenderError, ImpossibleMessageError, UnknownAgentError
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,17 @@ class Server(ABC):
         self.n_agents = n_agents
         self.ignored = 0  # repeated and stale messages
 
-    def receive(self, message: Message) -> list[Outgoing]:
-        """React to a message; repeated and stale messages only increase `ignored`."""
-        if not 0 <= message.sender < self.n_agents:
+    def receive(self, sender: int, message: Message) -> list[Outgoing]:
+        """React to a message; repeated and stale messages only increase `ignored`.
+
+        `sender` is the agent that the transport has authenticated. A message that names another is refused.
+        """
+        if not 0 <= sender < self.n_agents:
             raise UnknownAgentError(
-                f"{message.name} from agent {message.sender}; the agents are 0 to {self.n_agents - 1}"
+                f"{message.name} from agent {sender}; the agents are 0 to {self.n_agents - 1}"
             )
+        if message.sender != sender:
+            raise ForgedSenderError(f"{message.name} from agent {sender} says it is from {message.sender}")
         answer = self._react(message)
         if answer is None:
             self.ignored += 1
@@ -51,6 +56,10 @@ class Server(ABC):
     @abstractmethod
     def save(self) -> bytes:
         """The state needed to continue after a restart (npz with JSON inside, no pickle, no secrets)."""
+
+    @abstractmethod
+    def restore(self, state: bytes) -> None:
+        """Replace the state by one that `save` wrote in the same run."""
 
     @property
     @abstractmethod
