@@ -6,7 +6,7 @@ import csv
 from collections.abc import Sequence
 from typing import IO, Any
 
-from manyarms.campaigns.campaign import Issued
+from manyarms.campaigns.orders import Issued
 from manyarms.campaigns.spreadsheet_cells import as_text_cell
 from manyarms.pool.excel import write_sheet
 from manyarms.support.output_files import flush_to_disk

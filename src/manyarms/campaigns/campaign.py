@@ -10,11 +10,10 @@ function of the database (`next_batch.py`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from sqlalchemy import Connection
 
@@ -23,6 +22,7 @@ from manyarms.campaigns.eligible import Mask
 from manyarms.campaigns.file_versions import Mode
 from manyarms.campaigns.import_plan import ImportSummary, check_tickets
 from manyarms.campaigns.next_batch import Proposal, propose
+from manyarms.campaigns.orders import Deliver, Issued, Order, RepeatedAskError, Share, dealt
 from manyarms.campaigns.pool_file.fingerprints import ProgressCallback
 from manyarms.campaigns.pool_file.parts import Candidates
 from manyarms.campaigns.pool_file.source import Source
@@ -38,6 +38,7 @@ from manyarms.campaigns.results_file import RESERVED, ReportedResult, read_resul
 from manyarms.campaigns.settings import Request, Settings
 from manyarms.campaigns.store.corrections import Change
 from manyarms.campaigns.store.creation import create_campaign, refuse_existing
+from manyarms.campaigns.store.keyed_asks import KeyedAsk, keep_asks, known_asks
 from manyarms.campaigns.store.schema import OPEN, TICKETS
 from manyarms.campaigns.store.store import Snapshot, Store, Ticket, now_text
 from manyarms.campaigns.store.ticket_codes import new_nonce, ticket_code
@@ -46,38 +47,6 @@ from manyarms.support.validation import non_negative
 
 _NOT_RECORDED = "not recorded"  # the reason of tickets from before reasons were stored
 _RACES = 3  # attempts to ask without a lock before asking inside the transaction
-
-
-@dataclass(frozen=True)
-class Issued:
-    """One ticket of a batch: the candidate to measure, and its prediction."""
-
-    ticket: int
-    batch: int
-    arm: int
-    id: str
-    columns: Mapping[str, str]  # the user's own columns
-    predicted: float
-    predicted_std: float
-    reason: str  # why the candidate was chosen (`Batch.why`)
-    lower: float | None = None  # lower and upper end of the 90 % prediction interval of a measured value
-    upper: float | None = None
-    code: str = field(default="", compare=False)  # the name of the ticket in files, such as 7-k3f5m
-
-
-Deliver = Callable[[list[Issued]], None]
-
-
-@dataclass(frozen=True)
-class _Order:
-    """The arguments of one call of `ask`."""
-
-    n: int | None
-    at_most: int | None
-    until_gap: float | None
-    held: Mapping[str, Any]  # the worker and the end of the lease
-    deliver: Deliver | None
-    eligible: Mask | None = None
 
 
 @dataclass(frozen=True)
@@ -179,11 +148,41 @@ class Campaign(CampaignCandidates):
         it is committed; when it fails, nothing was handed out. If the gap of the certificate is at most
         `until_gap`, `GapReachedError` is raised and nothing is handed out.
         """
-        self._expire()
-        until = None if lease_seconds is None else time.time() + lease_seconds
         mask = self.eligible(eligible) if isinstance(eligible, str) else eligible
         gap = None if until_gap is None else non_negative("until_gap", until_gap)
-        order = _Order(n, at_most, gap, {"worker": worker, "lease_until": until}, deliver, mask)
+        share = Share(None, worker, lease_seconds)
+        return self._ask(Order(n, at_most, gap, (share,), deliver, mask))
+
+    def ask_together(
+        self,
+        shares: Sequence[Share],
+        *,
+        at_most: int | None = None,
+        until_gap: float | None = None,
+        eligible: str | Mask | None = None,
+    ) -> list[list[Issued]]:
+        """Hand out one batch to several requesters, or with a size of None, to the only one.
+
+        The keys of the shares are stored with the batch. If one of them is known by then, nothing is handed
+        out and `RepeatedAskError` is raised: `asked` has the tickets of that key.
+        """
+        mask = self.eligible(eligible) if isinstance(eligible, str) else eligible
+        sizes = [share.size for share in shares]
+        n = None if None in sizes else sum(size for size in sizes if size is not None)
+        return dealt(self._ask(Order(n, at_most, until_gap, tuple(shares), None, mask)), shares)
+
+    def asked(self, key: str) -> tuple[str, list[Issued]] | None:
+        """The digest and the tickets of the request with this key; None if there is none."""
+        with self.store.reading() as connection:
+            found = known_asks(self.store, connection, [key]).get(key)
+            if found is None:
+                return None
+            mine = TICKETS.c.ticket.between(found.first, found.first + found.size - 1)
+            tickets = self.store.tickets(connection, mine)
+        return found.digest, self.reissued(tickets)
+
+    def _ask(self, order: Order) -> list[Issued]:
+        self._expire()
         for _ in range(_RACES):
             with self.store.reading() as connection:
                 seen = self.store.snapshot(connection)
@@ -204,7 +203,7 @@ class Campaign(CampaignCandidates):
         with self.store.writing() as connection:
             self.store.expire(connection, moment)
 
-    def _proposed(self, seen: Snapshot, order: _Order) -> _Ready:
+    def _proposed(self, seen: Snapshot, order: Order) -> _Ready:
         started = time.perf_counter()
         self._keep_up(seen.n_arms)
         proposal = propose(self.model_input, seen, order.n, order.at_most, order.until_gap, order.eligible)
@@ -231,20 +230,30 @@ class Campaign(CampaignCandidates):
         ]
         return _Ready(proposal, issued, seen.sequence, time.perf_counter() - started)
 
-    def _hand_out(self, connection: Connection, ready: _Ready, order: _Order) -> list[Issued]:
-        identity, nonce = self.store.identity(connection), new_nonce()
+    def _hand_out(self, connection: Connection, ready: _Ready, order: Order) -> list[Issued]:
+        keys = [share.key for share in order.shares if share.key is not None]
+        if keys and known_asks(self.store, connection, keys):
+            raise RepeatedAskError
+        identity, nonce, moment = self.store.identity(connection), new_nonce(), time.time()
         issued = [replace(each, code=ticket_code(identity, nonce, each.ticket)) for each in ready.issued]
+        parts = list(zip(order.shares, dealt(issued, order.shares), strict=True))
         self.store.name_arms(connection, {each.arm: each.id for each in issued})
         tickets = [
             {
                 "ticket": each.ticket, "arm": each.arm, "predicted": each.predicted,
                 "predicted_std": each.predicted_std, "predicted_lower": each.lower,
-                "predicted_upper": each.upper, "reason": each.reason, **order.held,
+                "predicted_upper": each.upper, "reason": each.reason, **share.held(moment),
             }
-            for each in issued
+            for share, part in parts for each in part
         ]  # fmt: skip
         facts = {**ready.proposal.facts, "seconds": ready.seconds, "asked_at": now_text(), "nonce": nonce}
         self.store.hand_out(connection, facts, tickets, ready.proposal.state, ready.sequence)
+        kept = [
+            KeyedAsk(share.key, share.digest, facts["number"], part[0].ticket, len(part))
+            for share, part in parts
+            if share.key is not None
+        ]
+        keep_asks(self.store, connection, kept)
         if order.deliver is not None:
             order.deliver(issued)
         return issued

@@ -19,6 +19,7 @@ from manyarms.campaigns import queries
 from manyarms.campaigns.batch_file import batch_lines
 from manyarms.campaigns.chart_view import campaign_view
 from manyarms.campaigns.import_plan import ImportSummary
+from manyarms.campaigns.orders import Issued
 from manyarms.campaigns.results_file import reported
 from manyarms.campaigns.settings import Request, read_request
 from manyarms.campaigns.status import status
@@ -116,7 +117,7 @@ class Campaign:
         """The tickets without a result, as `ask` returned them."""
         return self._batch(self._inner.open_tickets())
 
-    def _batch(self, issued: list[durable.Issued]) -> Any:
+    def _batch(self, issued: list[Issued]) -> Any:
         inner = self._inner
         lines, numeric = batch_lines(issued, inner.id_column), {*inner.source.feature_columns()}
         lines = [{name: _typed(name, cell, numeric) for name, cell in line.items()} for line in lines]

@@ -12,7 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from manyarms.campaigns.batch_file import batch_lines, write_batch
-from manyarms.campaigns.campaign import Campaign, Issued
+from manyarms.campaigns.campaign import Campaign
+from manyarms.campaigns.orders import Issued
 from manyarms.campaigns.text import counted, masked
 from manyarms.cli.output import (
     SHOWN_COLUMNS,

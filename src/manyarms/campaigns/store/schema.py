@@ -209,6 +209,18 @@ EXCLUSIONS = Table(  # candidates that are never asked for
     _arm_exists(),
 )
 
+ASKS = Table(  # asks that carried a key, so that a repeated request gets the tickets of the first one
+    "asks",
+    METADATA,
+    _campaign(),
+    Column("key", String(64), primary_key=True),
+    Column("digest", String(64), nullable=False),  # of the request, to refuse another one with the same key
+    Column("batch", Integer, nullable=False),
+    Column("first", Integer, nullable=False),  # its tickets: `size` consecutive numbers from `first`
+    Column("size", Integer, CheckConstraint("size > 0"), nullable=False),
+    ForeignKeyConstraint(["campaign", "batch"], ["batches.campaign", "batches.number"]),
+)
+
 
 def same_ticket() -> ColumnElement[bool]:
     """The condition that joins a result to its ticket."""
@@ -271,6 +283,11 @@ def add_safeguards(connection: Connection) -> None:
         connection.execute(update(STATES).where(STATES.c.campaign == row["campaign"]).values(digest=digest))
 
 
+def add_keyed_asks(connection: Connection) -> None:
+    """Version 6: the keys of asks; `create_tables` already adds their table."""
+    ASKS.create(connection, checkfirst=True)
+
+
 def _add_columns(connection: Connection, table: Table, columns: dict[str, str]) -> None:
     there = {column["name"] for column in inspect(connection).get_columns(table.name)}
     for name, kind in columns.items():
@@ -280,7 +297,7 @@ def _add_columns(connection: Connection, table: Table, columns: dict[str, str]) 
 
 # STEPS[i] upgrades version i to version i + 1.
 STEPS: tuple[Step, ...] = (
-    create_tables, add_intervals, add_reasons, add_additions_and_exclusions, add_safeguards
+    create_tables, add_intervals, add_reasons, add_additions_and_exclusions, add_safeguards, add_keyed_asks
 )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from manyarms.campaigns.campaign import Issued
+from manyarms.campaigns.orders import Issued
 from manyarms.campaigns.results_file import LARGEST_VALUE
 from manyarms.errors import SettingsError, shown
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from manyarms.campaigns.campaign import Issued
+from manyarms.campaigns.orders import Issued
 from manyarms.campaigns.workers import python_worker
 from manyarms.campaigns.workers.command_trials import (
     LONGEST_NOTE,

@@ -23,7 +23,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from manyarms.campaigns.campaign import Campaign, Issued
+from manyarms.campaigns.campaign import Campaign
+from manyarms.campaigns.orders import Issued
 from manyarms.campaigns.queries import budget_left, ticket_counts
 from manyarms.campaigns.results_file import ReportedResult
 from manyarms.campaigns.store.schema import OPEN, TICKETS
