@@ -240,3 +240,66 @@ class AmbiguousResultsError(ResultsFileError):
 
 class CorrectionError(ManyarmsError, ValueError):
     """A correction that does not name exactly one recorded result; nothing was changed."""
+
+
+class LeaseError(ManyarmsError, ValueError):
+    """A ticket that another worker holds."""
+
+
+# ---------------------------------------------------------------- the service
+
+
+class ServiceError(ManyarmsError):
+    """Base class of errors of a request to the service, as opposed to errors of the campaign behind it."""
+
+
+class InvalidRequestError(ServiceError, ValueError):
+    """A request that does not have the form that the description of the service gives."""
+
+
+class NotAuthenticatedError(ServiceError, PermissionError):
+    """A request without a valid token."""
+
+
+class NotAllowedError(ServiceError, PermissionError):
+    """The token of the request does not allow this."""
+
+
+class CrossSiteError(ServiceError, PermissionError):
+    """A request that a page of another site has made a browser send."""
+
+
+class TooManyAttemptsError(ServiceError, PermissionError):
+    """Too many requests with a wrong token from one address."""
+
+
+class TooLargeError(ServiceError, ValueError):
+    """A request whose body is larger than the service accepts."""
+
+
+class TooSlowError(ServiceError, TimeoutError):
+    """A request whose body did not arrive in time."""
+
+
+class UnknownOperationError(ServiceError, LookupError):
+    """There is no ask of this name: it has failed, or the service was restarted before it had finished."""
+
+
+class RepeatedKeyError(ServiceError, ValueError):
+    """An Idempotency-Key that was used before for another request."""
+
+
+class ServiceBusyError(ServiceError, RuntimeError):
+    """The service is stopping or overloaded; nothing was changed, and the request can be repeated."""
+
+
+class UnreachableServiceError(ServiceError, ConnectionError):
+    """The service did not answer."""
+
+
+class UnsafeAddressError(ServiceError, ValueError):
+    """The service refuses to listen at an address where others could use it."""
+
+
+class TokenError(ServiceError, ValueError):
+    """A token that cannot be made, or that does not exist."""

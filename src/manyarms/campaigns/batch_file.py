@@ -38,7 +38,15 @@ def batch_lines(issued: Sequence[Issued], id_column: str) -> list[dict[str, Any]
 def write_batch(
     stream: IO[Any], issued: Sequence[Issued], id_column: str, delimiter: str | None = ","
 ) -> None:
-    """Write the header and the rows, and flush them to disk; without a delimiter, as an Excel file."""
+    """Write a batch to a file, and flush it to disk; without a delimiter, as an Excel file."""
+    write_batch_cells(stream, issued, id_column, delimiter)
+    flush_to_disk(stream)
+
+
+def write_batch_cells(
+    stream: IO[Any], issued: Sequence[Issued], id_column: str, delimiter: str | None = ","
+) -> None:
+    """Write the header and the rows to any stream."""
     lines = batch_lines(issued, id_column)
     header = list(lines[0]) if lines else ["ticket", id_column, *_RESERVED[1:]]
     rows = [list(line.values()) for line in lines]
@@ -46,4 +54,3 @@ def write_batch(
         write_sheet(stream, header, rows)
     else:
         csv.writer(stream, delimiter=delimiter).writerows(map(as_text_cell, row) for row in (header, *rows))
-    flush_to_disk(stream)

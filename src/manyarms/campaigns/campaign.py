@@ -297,13 +297,15 @@ class Campaign(CampaignCandidates):
             raise ResultsFileError(f"{path}: {problem.strerror}") from None
         return self.tell_bytes(data, str(path), mode)
 
-    def tell_bytes(self, data: bytes, name: str, mode: Mode = Mode.ASK) -> ImportSummary:
-        """Import the contents of a results file called `name`."""
+    def tell_bytes(
+        self, data: bytes, name: str, mode: Mode = Mode.ASK, who: str | None = None
+    ) -> ImportSummary:
+        """Import the contents of a results file called `name`; `who` makes its corrections."""
         rows = self.read_results(data, name)
         measured, file = [row for row in rows if row.measured], {"name": name, "length": len(data)}
         arms = self._arms_of(measured)
         with self.store.writing() as connection:
-            told = import_rows(self.store, connection, measured, arms, file, mode, who_is_this())
+            told = import_rows(self.store, connection, measured, arms, file, mode, who or who_is_this())
         return replace(told, unmeasured=len(rows) - len(measured))
 
     def read_results(self, data: bytes, name: str) -> list[ReportedResult]:
@@ -322,10 +324,13 @@ class Campaign(CampaignCandidates):
             told = record_rows(self.store, connection, measured, arms)
         return replace(told, unmeasured=len(rows) - len(measured))
 
-    def tell(self, outcomes: Sequence[ReportedResult]) -> ImportSummary:
-        """Record results of tickets, as `run` does; a second result of a ticket is kept as a replicate."""
+    def tell(self, outcomes: Sequence[ReportedResult], *, replicates: bool = True) -> ImportSummary:
+        """Record results of tickets, as `run` does; a second result of a ticket is kept as a replicate.
+
+        Without `replicates`, a second and different result is an error, and so is a wrong check of a ticket.
+        """
         with self.store.writing() as connection:
-            return record_outcomes(self.store, connection, outcomes)
+            return record_outcomes(self.store, connection, outcomes, replicates=replicates)
 
     def correct(
         self,

@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import numpy as np
+
 from manyarms.campaigns.eligible import Mask, eligible_by_condition, eligible_by_ids
 from manyarms.campaigns.next_batch import ModelInput
 from manyarms.campaigns.pool_file.fingerprints import ProgressCallback
@@ -169,3 +171,10 @@ class CampaignCandidates:
         if ids is not None:
             masks.append(eligible_by_ids(ids, self.source))
         return None if not masks else masks[0] if len(masks) == 1 else masks[0] & masks[1]
+
+    def eligible_among(self, ids: Iterable[str]) -> Mask:
+        """The candidates with these ids, as a mask."""
+        arms = self.source.arms_of({str(each): "eligible: " for each in ids})
+        mask = np.zeros(self.source.n_arms, dtype=bool)
+        mask[list(arms.values())] = True
+        return mask

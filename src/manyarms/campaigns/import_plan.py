@@ -176,7 +176,7 @@ class _FilePlan:
             self.plan.changes.append(Change(result, same.value))
         elif self.mode is not Mode.REPLICATES:
             raise ResultsFileError(
-                f"{rows[0].where}: ticket {ticket.code} already has a result, {_shown_value(result.value)}; "
+                f"{rows[0].where}: ticket {ticket.code} already has a result, {shown_value(result.value)}; "
                 f"use --correct to correct it, or --replicates to record a further measurement"
             )
         return same
@@ -238,5 +238,6 @@ def plan_file(
     return planned.finished(used)
 
 
-def _shown_value(value: float | None) -> str:
+def shown_value(value: float | None) -> str:
+    """A value in a message."""
     return "failed" if value is None else f"{value:g}"

@@ -19,12 +19,13 @@ from manyarms.campaigns.import_plan import (
     check_tickets,
     plan_file,
     plan_workers,
+    shown_value,
 )
 from manyarms.campaigns.results_file import ReportedResult
 from manyarms.campaigns.store.corrections import Change, RecordedResult, apply_changes, recorded_results
 from manyarms.campaigns.store.schema import OPEN, TICKETS
 from manyarms.campaigns.store.store import Store
-from manyarms.errors import CorrectionError, shown
+from manyarms.errors import AlreadyToldError, CorrectionError, shown
 
 
 def who_is_this() -> str:
@@ -87,11 +88,22 @@ def record_rows(
 
 
 def record_outcomes(
-    store: Store, connection: Connection, outcomes: Sequence[ReportedResult]
+    store: Store, connection: Connection, outcomes: Sequence[ReportedResult], *, replicates: bool = True
 ) -> ImportSummary:
-    """Record results that workers of this process have measured."""
+    """Record results of tickets that workers have measured.
+
+    Without `replicates`, for workers elsewhere, the check of a ticket must be right, and a second and
+    different result of a ticket is an error.
+    """
     tickets = _named_tickets(store, connection, outcomes)
-    plan = plan_workers(outcomes, tickets, store.values_of(connection, tickets))
+    values = store.values_of(connection, tickets)
+    if not replicates:
+        check_tickets(outcomes, tickets)
+        for each in outcomes:
+            if each.ticket in values and values[each.ticket] != each.value:
+                known = shown_value(values[each.ticket])
+                raise AlreadyToldError(f"ticket {tickets[each.ticket].code} already has a result, {known}")
+    plan = plan_workers(outcomes, tickets, values)
     _write(store, connection, plan, {}, None)
     return plan.summary
 

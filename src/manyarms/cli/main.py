@@ -12,6 +12,7 @@ from manyarms.cli import campaigns
 from manyarms.cli.output import DEBUG
 from manyarms.cli.reproduce import reproduce
 from manyarms.cli.run import run
+from manyarms.cli.service import serve, token_app
 
 app = typer.Typer(
     name="manyarms",
@@ -44,6 +45,8 @@ def root(
 
 campaigns.register(app)
 app.command("run")(run)
+app.command("serve")(serve)
+app.add_typer(token_app)
 app.command("reproduce")(reproduce)
 
 

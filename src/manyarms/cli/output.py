@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import io
 import json
@@ -19,6 +18,7 @@ import typer
 
 from manyarms import errors
 from manyarms.campaigns.text import masked, one_line
+from manyarms.support.plain_data import plain_data
 
 USAGE_ERROR, BAD_INPUT, BAD_CAMPAIGN, NOTHING_TO_DO, FAILING, INTERRUPTED = 2, 3, 4, 5, 6, 130
 DEBUG = "MANYARMS_DEBUG"
@@ -120,17 +120,7 @@ def fail(problem: BaseException, as_json: bool) -> NoReturn:
 
 def print_json(data: Any) -> None:
     """Print one JSON document: dataclasses become objects, NaN and infinities become null."""
-    print(json.dumps(_plain(data), ensure_ascii=not _is_utf8()))
-
-
-def _plain(data: Any) -> Any:
-    if dataclasses.is_dataclass(data) and not isinstance(data, type):
-        data = dataclasses.asdict(data)
-    if isinstance(data, dict):
-        return {str(key): _plain(value) for key, value in data.items()}
-    if isinstance(data, list | tuple):
-        return [_plain(each) for each in data]
-    return None if isinstance(data, float) and not math.isfinite(data) else data
+    print(json.dumps(plain_data(data), ensure_ascii=not _is_utf8()))
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

@@ -1,0 +1,1 @@
+"""Campaigns over HTTP: the service (FastAPI), its tokens, the client and the worker."""

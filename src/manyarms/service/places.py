@@ -1,0 +1,130 @@
+"""Where the served campaigns are kept: the files of a folder, or the campaigns of a PostgreSQL database.
+
+A name in a request is looked up among the campaigns that exist. It never becomes part of a path.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from abc import ABC, abstractmethod
+from pathlib import Path
+from urllib.parse import quote
+
+from sqlalchemy import select
+
+from manyarms.campaigns.store.database import Database, address
+from manyarms.campaigns.store.schema import CAMPAIGNS, VERSIONS
+from manyarms.campaigns.text import masked
+from manyarms.errors import DatabaseError, NoCampaignError, shown
+from manyarms.service.tokens.store import TOKENS_FILE, TokenStore, in_folder
+
+ENDINGS = (".db", ".sqlite", ".sqlite3")
+_HEADER = b"SQLite format 3\0"
+
+
+class Place(ABC):
+    """The campaigns that a service serves, and its tokens."""
+
+    @abstractmethod
+    def names(self) -> list[str]:
+        """The names of the campaigns, in order."""
+
+    @abstractmethod
+    def where(self, name: str) -> str:
+        """The address of a campaign, as `Campaign` takes it; an unknown name is an error."""
+
+    @abstractmethod
+    def tokens(self) -> TokenStore:
+        """The tokens of this place."""
+
+
+class Folder(Place):
+    """The campaign files of a folder, under the names of the files without their ending."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if not path.is_dir():
+            raise DatabaseError(f"{path}: there is no such folder")
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def names(self) -> list[str]:
+        """The names of the files that hold a campaign."""
+        return sorted(self._files())
+
+    def where(self, name: str) -> str:
+        """The path of a campaign file."""
+        found = self._files().get(name)
+        if found is None:
+            raise _unknown(name)
+        return str(found)
+
+    def _files(self) -> dict[str, Path]:
+        try:
+            files = sorted(self.path.iterdir())
+        except OSError as problem:
+            raise DatabaseError(f"{self.path}: {problem.strerror}") from None
+        found: dict[str, Path] = {}
+        for file in files:
+            if file.suffix in ENDINGS and file.name != TOKENS_FILE and _is_campaign(file):
+                found.setdefault(file.stem, file)
+        return found
+
+    def tokens(self) -> TokenStore:
+        """The tokens in a file of the folder."""
+        return in_folder(self.path)
+
+
+class PostgresDatabase(Place):
+    """The campaigns of one PostgreSQL database, under their names there."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url.partition("#")[0]
+        self._database = Database(address(self.url))
+
+    def __str__(self) -> str:
+        return masked(self.url)
+
+    def names(self) -> list[str]:
+        """The names of the campaigns; one with a slash cannot be part of an address and is left out."""
+        with self._database.reading() as connection:
+            names = connection.execute(select(CAMPAIGNS.c.name).order_by(CAMPAIGNS.c.name)).scalars().all()
+        return [name for name in names if "/" not in name]
+
+    def where(self, name: str) -> str:
+        """The address of a campaign."""
+        if name not in self.names():
+            raise _unknown(name)
+        return f"{self.url}#{name}"
+
+    def tokens(self) -> TokenStore:
+        """The tokens in tables of the same database."""
+        return TokenStore(address(self.url).url, masked(self.url))
+
+
+def place(text: str) -> Place:
+    """The folder or the database that the command line names."""
+    if text.startswith(("postgresql:", "postgres:", "postgresql+")):
+        return PostgresDatabase(text)
+    return Folder(Path(text))
+
+
+def _unknown(name: str) -> NoCampaignError:
+    return NoCampaignError(f"{shown(name)}: the service has no campaign of this name")
+
+
+def _is_campaign(file: Path) -> bool:
+    """Whether the file is a database with the tables of a campaign; it is only read."""
+    try:
+        with open(file, "rb") as stream:
+            if stream.read(len(_HEADER)) != _HEADER:
+                return False
+        connection = sqlite3.connect(f"file:{quote(str(file.absolute()))}?mode=ro", uri=True)
+        try:
+            known = "SELECT 1 FROM sqlite_master WHERE name = ?"
+            return connection.execute(known, (VERSIONS.name,)).fetchone() is not None
+        finally:
+            connection.close()
+    except (OSError, sqlite3.Error):
+        return False
