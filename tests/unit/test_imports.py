@@ -38,12 +38,8 @@ LAYERS = [
 ]
 LEVEL = {part: level for level, part in enumerate(LAYERS)}
 HEAVY = ["scipy.linalg", "scipy.spatial", "pandas", "polars", "narwhals", "pyarrow", "sklearn"]
-<<<<<<< HEAD
 HEAVY += ["altair", "sqlalchemy", "typer", "rich", "matplotlib", "rdkit", "psycopg"]
-=======
 HEAVY += ["fastapi", "uvicorn", "httpx", "pydantic"]
-HEAVY += ["sqlalchemy", "typer", "rich", "matplotlib", "rdkit", "psycopg"]
->>>>>>> b06b7be (manyarms serve: campaigns over HTTP, with tokens, sessions, events and operations)
 
 
 def module_name(path: Path) -> str:
