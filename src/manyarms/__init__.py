@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from manyarms import errors
+from manyarms import engines, errors
 from manyarms.kernels import RBF, Hamming, Linear, Matern, Product, Scale, SklearnKernel, Sum, Tanimoto
 from manyarms.policies import (
     BBKB,
@@ -83,6 +83,7 @@ __all__ = [
     "Sum",
     "Tanimoto",
     "agents",
+    "engines",
     "errors",
     "maximize",
     "minimize",

@@ -29,7 +29,7 @@ def filled(arms: list[int]) -> FilledBatch:
 
 
 def eligible(context: BatchContext) -> list[int]:
-    return np.flatnonzero(context.allowed > 0).tolist()
+    return context.allowed.open_arms().tolist()
 
 
 def size_of(context: BatchContext) -> int:
@@ -144,8 +144,9 @@ def knowing_45_arms(context: BatchContext) -> FilledBatch:
 class Undefined(SparseGP):
     def advanced(self, state: PosteriorState, *pulls: Any) -> PosteriorState:
         state = super().advanced(state, *pulls)
-        mean = np.where(np.arange(self.pool.n_arms) == 7, np.nan, state.pool_values.mean)
-        return replace(state, pool_values=replace(state.pool_values, mean=mean))
+        for shard in state.over_pool.shards.shards:
+            shard.versions[state.over_pool.number].values.mean[7] = np.nan
+        return state
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -144,7 +144,7 @@ def test_an_appended_arm_adds_one_column(problem: Problem, data: Any) -> None:
     """z_new(x) = (k(x,s) − z(x)ᵀz(s))/√(k(s,s) − ‖z(s)‖²), and the residual falls by z_new²."""
     arm, everyone = data.draw(st.integers(0, len(problem.features) - 1)), np.arange(len(problem.features))
     posterior = problem.posterior(problem.inducing)
-    Z, residual = posterior.rows(everyone), posterior.state.pool_values.residual
+    Z, residual = posterior.rows(everyone), posterior.state.residual
     posterior.append([arm])
     if posterior.state.sketch_size == Z.shape[1]:
         assert residual[arm] <= SLACK * posterior.state.prior[arm]
@@ -154,7 +154,7 @@ def test_an_appended_arm_adds_one_column(problem: Problem, data: Any) -> None:
     slack = SLACK * np.sqrt(posterior.state.prior.max())
     assert close(posterior.rows(everyone)[:, -1], column, slack)
     expected = np.maximum(residual - column**2, 0.0)
-    assert close(posterior.state.pool_values.residual, expected, SLACK * posterior.state.prior.max())
+    assert close(posterior.state.residual, expected, SLACK * posterior.state.prior.max())
 
 
 @few_tens
@@ -167,7 +167,7 @@ def test_one_more_pull_is_a_rank_one_downdate(problem: Problem, data: Any) -> No
     g = before.weights.precision.apply(Z[[arm]].T)[:, 0]
     posterior.condition([arm], [1.0])
     fall = (Z @ g) ** 2 / (1.0 + Z[arm] @ g)
-    assert close(posterior.state.pool_values.quadratic, before.pool_values.quadratic - fall, problem.slack)
+    assert close(posterior.state.quadratic, before.quadratic - fall, problem.slack)
     identity = np.eye(before.sketch_size)
     expected = before.weights.precision.apply(identity) - np.outer(g, g) / (1.0 + Z[arm] @ g)
     assert close(posterior.state.weights.precision.apply(identity), expected, SLACK / problem.ridge)
@@ -187,7 +187,7 @@ def test_an_appended_column_borders_V(problem: Problem, data: Any) -> None:
     c, d = Z.T @ (counts * new), counts @ new**2 + problem.ridge
     solved = before.weights.precision.apply(c[:, None])[:, 0]
     growth = (Z @ solved - new) ** 2 / (d - c @ solved)
-    assert close(posterior.state.pool_values.quadratic, before.pool_values.quadratic + growth, problem.slack)
+    assert close(posterior.state.quadratic, before.quadratic + growth, problem.slack)
 
 
 # ---------------------------------------------------------------------- exact posterior

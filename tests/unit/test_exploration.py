@@ -9,6 +9,7 @@ from scipy.stats import chisquare
 import manyarms as ma
 from manyarms.choice.exploration import AMONG, WithExploration, plausible_maximizers
 from manyarms.choice.selection import BatchContext
+from manyarms.pool.allowance import Allowance
 from manyarms.posterior.hallucination import Hallucination
 from manyarms.support.random_streams import RandomStreams
 
@@ -84,7 +85,7 @@ def fresh_round(run: ma.Optimizer, streams: RandomStreams, size: int, number: in
         stopping_rule=run.policy.stopping_rule(),
         width=run.trace[-1].width,
         batch_ratio=np.inf,
-        allowed=allowed,
+        allowed=Allowance.of(allowed),
         limit=size,
         exactly=True,
         stream=lambda purpose: streams.at(purpose, number),
@@ -97,7 +98,7 @@ def test_arms_that_nothing_tells_apart_are_all_in_question():
     first = run.ask(20)
     run.tell(first, np.zeros(20))
     run.ask(5)
-    assert len(plausible_maximizers(fresh_round(run, RandomStreams(0), 5))) == N_ARMS - 20
+    assert len(plausible_maximizers(fresh_round(run, RandomStreams(0), 5), N_ARMS)) == N_ARMS - 20
 
 
 def test_results_still_out_are_known_to_exploration_arms():
@@ -106,10 +107,12 @@ def test_results_still_out_are_known_to_exploration_arms():
     more = run.ask(40)
     assert not set(out.arms.tolist()) & set(more.arms.tolist())
     turn = fresh_round(run, RandomStreams(0), 5)
-    certain = plausible_maximizers(turn)
+    certain = plausible_maximizers(turn, N_ARMS)
     for arm in range(N_ARMS):
         turn.overlay.pull(arm, 1000)
-    assert len(plausible_maximizers(turn)) < len(certain), "with all of them out, hardly any variance is left"
+    assert len(plausible_maximizers(turn, N_ARMS)) < len(certain), (
+        "with all of them out, hardly any variance is left"
+    )
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ LAYERS = [
     "support",
     "kernels",
     "pool",
+    "engines",
     "embeddings",
     "posterior",
     "sketch",

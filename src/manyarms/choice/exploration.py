@@ -12,16 +12,23 @@ and losses are measured in docs/measurements.md.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from manyarms.choice.prior_columns import random_names
 from manyarms.choice.selection import EXPLORATION, BatchContext, FilledBatch, SelectionRule, StartWith
-from manyarms.support.validation import Ints
+from manyarms.pool.allowance import OpenArms
+from manyarms.posterior.hallucination import Hallucinated, reduced_leverage
+from manyarms.posterior.shard import Shard, Version
+from manyarms.support.validation import Floats, Ints
 
 SMALLEST = 20  # smallest batch size with exploration arms
 SHARE = 0.2  # exploration arms as a fraction of the batch
 AMONG = 0.1  # largest fraction of the remaining arms that they are drawn from
+_ROUNDS, _BINS = 4, 1024  # of the search for the bound that this fraction reaches
 
 
 @dataclass(frozen=True)
@@ -34,21 +41,105 @@ class WithExploration:
         """A batch of exactly n ≥ 20 arms has ⌊n/5⌋ exploration arms, or fewer if fewer arms are plausible."""
         if not context.exactly or context.limit is None or context.limit < SMALLEST:
             return self.rest.fill(context)
-        shuffled = context.stream("exploration").permutation(plausible_maximizers(context))
-        explored = shuffled[: math.floor(SHARE * context.limit)]
+        explored = plausible_maximizers(context, math.floor(SHARE * context.limit))
         return StartWith(tuple(explored.tolist()), self.rest, EXPLORATION).fill(context)
 
 
-def plausible_maximizers(context: BatchContext) -> Ints:
-    """The allowed arms whose upper bound reaches the highest lower bound, at most a tenth (theory §8.6)."""
-    left = np.flatnonzero(context.allowed > 0)
-    leverage = context.overlay.leverage() if context.overlay.pulls else context.posterior.leverage
-    mean, reach = context.posterior.mean[left], context.width * np.sqrt(leverage[left])
-    upper = mean + reach
-    most = math.ceil(AMONG * len(left))
-    bar = max(float((mean - reach).max(initial=-np.inf)), _nth_highest(upper, most))
-    return np.asarray(left[upper >= bar])
+def plausible_maximizers(context: BatchContext, most: int) -> Ints:
+    """At most so many random arms among those that may be the best, in random order (theory §8.6).
+
+    These are the allowed arms whose upper bound reaches the highest lower bound, at most a tenth of them.
+    """
+    over_pool, overlay = context.posterior.state.over_pool, context.overlay
+    pulls = overlay.message() if overlay.pulls else None
+    question = _Question(context.width, pulls, int(context.stream("exploration").integers(2**63)))
+    may = [context.allowed.within(*ends) for ends in over_pool.ranges]
+
+    def ask(function: Callable[..., Any], *args: Any) -> list[Any]:
+        return over_pool.map_each(function, [(question, part, *args) for part in may])
+
+    n_open = context.allowed.n_open
+    if not n_open:
+        return np.empty(0, dtype=np.int64)
+    found = ask(_extremes)
+    bar = max(max(part[0] for part in found), _nth_highest(ask, found, math.ceil(AMONG * n_open)))
+    parts = ask(_drawn, bar, most)
+    names, arms = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
+    return np.asarray(arms[np.lexsort((arms, names))][:most])
 
 
-def _nth_highest(values: np.ndarray[tuple[int], np.dtype[np.float64]], n: int) -> float:
-    return float(np.partition(values, len(values) - n)[len(values) - n]) if len(values) else -math.inf
+def _nth_highest(ask: Callable[..., list[Any]], extremes: list[Any], n: int) -> float:
+    """A number that the nth highest upper bound reaches, and hardly any more arms do.
+
+    The range that holds it is cut into bins, and the bin that holds it again.
+    """
+    low, high = min(part[1] for part in extremes), max(part[2] for part in extremes)
+    above = 0
+    for _ in range(_ROUNDS):
+        if not low < high:
+            break
+        edges = np.linspace(low, high, _BINS + 1)
+        counts = sum(ask(_histogram, edges))
+        reached = above + np.cumsum(counts[::-1])[::-1]  # arms at or above each bin's lower edge
+        place = int(np.flatnonzero(reached >= n)[-1])
+        above = int(reached[place + 1]) if place + 1 < _BINS else above
+        low, high = edges[place], edges[place + 1]
+    return float(low)
+
+
+# ---------------------------------------------------------------------- in a shard
+
+
+@dataclass(frozen=True, eq=False)
+class _Question:
+    """What the shards are told: the width, pulls without a result, and a key for random names."""
+
+    width: float
+    pulls: Hallucinated | None
+    key: int
+
+
+def _bounds(
+    shard: Shard, version: Version, question: _Question, may: OpenArms
+) -> tuple[Ints, Floats, Floats]:
+    """The arms that may be chosen, and their lower and upper bounds."""
+    kept = version.notes.get("exploration")
+    if kept is None or kept[0] is not question:
+        leverage = version.leverage
+        if question.pulls is not None:
+            leverage = reduced_leverage(shard, version, question.pulls)
+        places = np.flatnonzero(may.flags(shard.n_arms))
+        mean, reach = version.values.mean[places], question.width * np.sqrt(leverage[places])
+        kept = version.notes["exploration"] = question, (places, mean - reach, mean + reach)
+    found: tuple[Ints, Floats, Floats] = kept[1]
+    return found
+
+
+def _extremes(
+    shard: Shard, version: Version, question: _Question, may: OpenArms
+) -> tuple[float, float, float]:
+    """The highest lower bound, and the lowest and the highest upper bound."""
+    _, lower, upper = _bounds(shard, version, question, may)
+    return (
+        float(lower.max(initial=-np.inf)),
+        float(upper.min(initial=np.inf)),
+        float(upper.max(initial=-np.inf)),
+    )
+
+
+def _histogram(shard: Shard, version: Version, question: _Question, may: OpenArms, edges: Floats) -> Ints:
+    """The number of upper bounds in each bin; the last bin includes its upper edge."""
+    _, _, upper = _bounds(shard, version, question, may)
+    return np.histogram(upper, bins=edges)[0]
+
+
+def _drawn(
+    shard: Shard, version: Version, question: _Question, may: OpenArms, bar: float, most: int
+) -> tuple[Any, Ints]:
+    """The arms whose upper bound reaches the bar with the smallest random names, and these names."""
+    places, _, upper = _bounds(shard, version, question, may)
+    arms = places[upper >= bar] + shard.first
+    version.notes.pop("exploration", None)
+    names = random_names(arms.astype(np.uint64), np.uint64(question.key))
+    order = np.lexsort((arms, names))[:most]
+    return names[order], arms[order]

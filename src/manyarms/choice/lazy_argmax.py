@@ -2,31 +2,47 @@
 
 The bound of an arm at the last feedback remains valid as an upper limit for the whole batch. It is therefore
 enough to track the exact bounds of a few arms: as long as the best of them exceeds the old bounds of all
-other arms, no other arm has to be evaluated (BBKB l. 7–8, theory §5.1). The arms chosen are the
+other arms, no other arm has to be evaluated (BBKB l. 7–8, theory §5.1). The shards return a shortlist with
+the bound of the next arm, and are asked again only if the contest falls below it. The arms chosen are the
 same as with eager evaluation of every arm.
 
-Ties go to the lowest index. Two bounds count as tied if rounding errors can explain their difference. Arms
-with equal features are then chosen by index, and the choice does not depend on the order of summation.
+Ties go to the lowest index. Arms with equal features are then chosen by index, and the choice does not depend
+on the order of summation.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from manyarms.choice.highest import TIE, BoundRule, highest, peak
+from manyarms.pool.allowance import Allowance
 from manyarms.posterior.hallucination import Hallucination
 from manyarms.posterior.posterior import Posterior
-from manyarms.support.validation import Floats, Ints
+from manyarms.support.validation import Ints
 
-TIE = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-6}
 _FIRST_SHORTLIST = 64
+
+
+@dataclass(frozen=True)
+class TopArm:
+    """The arm with the highest bound (−1 if no arm is left), its σ̃² at the last feedback and at present."""
+
+    arm: int
+    feedback_leverage: float
+    leverage: float
+
+
+_NO_ARM = TopArm(-1, 0.0, 0.0)
 
 
 class LazyArgmax:
     """The allowed arm with the highest upper bound mean + width·σ̃_t, pick after pick within one batch.
 
     `overlay` holds the hallucinated pulls, and `allowed` the number of times that each arm may still be
-    chosen (inf for no limit), which is decremented here. `lazy=False` evaluates every arm at every pick and
-    serves as the reference. `mean=False` compares width·σ̃_t alone.
+    chosen, which is decremented here. `lazy=False` evaluates every arm at every pick and serves as the
+    reference. `mean=False` compares width·σ̃_t alone.
     """
 
     def __init__(
@@ -34,89 +50,89 @@ class LazyArgmax:
         posterior: Posterior,
         overlay: Hallucination,
         width: float,
-        allowed: Floats,
+        allowed: Allowance,
         lazy: bool = True,
         mean: bool = True,
     ) -> None:
-        self._overlay, self._lazy = overlay, lazy
-        self._mean = posterior.mean if mean else np.zeros_like(posterior.mean)
-        self._start = posterior.leverage
-        self._start_std = np.sqrt(self._start)
-        self._allowed = allowed
+        self._overlay, self._lazy, self._allowed = overlay, lazy, allowed
+        self._over_pool = posterior.state.over_pool
         self._tie = TIE[posterior.storage]
-        self._tracked = np.zeros(len(allowed), dtype=bool)
-        self._tracked[overlay.watched] = True
+        self._uses_mean = mean
+        self._tracked = set(overlay.watched.tolist())
+        self._open = np.array([allowed[arm] > 0 for arm in overlay.watched.tolist()], dtype=bool)
         self.widen(width)
 
     def widen(self, width: float) -> None:
         """Use another width from now on; this is the only event within a batch that can raise a bound."""
-        self.width = width
-        self._bounds = self._mean + width * self._start_std  # upper limits for arms not tracked yet
-        self._slack = self._tie * max(float(np.abs(self._bounds).max()), 1e-300)
-        self._bounds[self._tracked | (self._allowed <= 0)] = -np.inf
+        self.width, self._rule = width, BoundRule(width, self._uses_mean)
+        self._slack: float | None = None  # known once the shards have been asked
         self._shortlist: Ints = np.empty(0, dtype=np.int64)
+        self._bounds = np.empty(0)  # of the shortlist
         self._next = 0
-        self._outside = float(self._bounds.max())
+        self._outside = np.inf  # no bound outside the shortlist is higher
 
-    def top(self) -> tuple[int, float]:
-        """The arm with the highest current bound, and its current σ̃²; (-1, 0) if no arm is left."""
+    def top(self) -> TopArm:
+        """The arm with the highest current bound."""
         if not self._overlay.pulls and self._lazy:  # before the first pull, all stored bounds are exact
-            arm = _lowest_tied(self._bounds, self._outside - self._slack)
-            return arm, float(self._start[arm]) if arm >= 0 else 0.0
+            first = peak(self._over_pool, self._rule, self._allowed, self._tie)
+            self._slack = self._tie * first.scale
+            return TopArm(first.arm, first.leverage, first.leverage) if first.arm >= 0 else _NO_ARM
         if not self._lazy:
-            self._track(np.flatnonzero(~self._tracked & (self._allowed > 0)))
+            self._track(np.array([a for a in self._allowed.open_arms() if a not in self._tracked], dtype=int))
+        if self._slack is None:
+            self._extend_shortlist()
         while True:
-            watched, leverage = self._overlay.watched, self._overlay.watched_leverage
-            bounds = self._mean[watched] + self.width * np.sqrt(leverage)
-            bounds[self._allowed[watched] <= 0] = -np.inf
+            watched, leverage = self._overlay.watched_rows, self._overlay.watched_leverage
+            bounds = self.width * np.sqrt(leverage)
+            if self._uses_mean:
+                bounds += watched.mean
+            bounds[~self._open] = -np.inf
             best = float(bounds.max(initial=-np.inf))
+            assert self._slack is not None
             if not self._track_rivals(best - self._slack):
                 break
         if best == -np.inf:
-            return -1, 0.0
+            return _NO_ARM
         tied = np.flatnonzero(bounds >= best - self._slack)
-        place = tied[np.argmin(watched[tied])]
-        return int(watched[place]), float(leverage[place])
+        place = tied[np.argmin(self._overlay.watched[tied])]
+        arm = int(self._overlay.watched[place])
+        return TopArm(arm, float(watched.leverage[place]), float(leverage[place]))
 
     def chosen(self, arm: int) -> None:
         """Record that `arm` was chosen; the caller has added the pull to the overlay."""
-        self._allowed[arm] -= 1
-        if not self._tracked[arm]:
+        self._allowed.take([arm])
+        if arm not in self._tracked:
             self._track(np.array([arm], dtype=np.int64))
+        elif not self._allowed[arm] > 0:
+            self._open[np.flatnonzero(self._overlay.watched == arm)[0]] = False
 
     def _track_rivals(self, threshold: float) -> bool:
         """Track arms whose old bound reaches the threshold; False if there are none."""
         while True:
-            rest = self._shortlist[self._next :]
-            rivals = rest[self._bounds[rest] >= max(threshold, -1e308)]
-            if len(rivals):
+            rest = slice(self._next, len(self._shortlist))
+            arms = self._shortlist[rest][self._bounds[rest] >= max(threshold, -1e308)]
+            if len(arms):
                 # Highest bounds first and only some of them: the first few may already raise the threshold.
-                rivals = rivals[: max(16, len(self._overlay.watched) // 2)]
-                self._next += len(rivals)
-                self._track(rivals)
-                return True
-            if np.any(self._bounds[rest] > -np.inf) or self._outside < threshold or self._outside == -np.inf:
+                arms = arms[: max(16, len(self._overlay.watched) // 2)]
+                self._next += len(arms)
+                fresh = [arm for arm in arms.tolist() if arm not in self._tracked]
+                if fresh:
+                    self._track(np.array(fresh, dtype=np.int64))
+                    return True
+                continue
+            if self._next < len(self._shortlist) or self._outside < threshold or self._outside == -np.inf:
                 return False
             self._extend_shortlist()
 
     def _extend_shortlist(self) -> None:
-        """Sort the highest remaining bounds; twice as many each time."""
-        size = min(max(_FIRST_SHORTLIST, 2 * len(self._shortlist)), len(self._bounds))
-        if size < len(self._bounds):
-            candidates = np.argpartition(-self._bounds, size)[: size + 1]
-        else:
-            candidates = np.arange(len(self._bounds))
-        order = candidates[np.lexsort((candidates, -self._bounds[candidates]))]
-        order = order[self._bounds[order] > -np.inf]
-        self._shortlist, self._next = order[:size], 0
-        self._outside = float(self._bounds[order[size]]) if len(order) > size else -np.inf
+        """Ask the shards for the highest bounds of arms not tracked yet; twice as many each time."""
+        size = max(_FIRST_SHORTLIST, 2 * len(self._shortlist))
+        found = highest(self._over_pool, self._rule, self._allowed, self._overlay.watched, size)
+        self._shortlist, self._bounds, self._next = found.arms, found.bounds, 0
+        self._outside, self._slack = found.beyond, self._tie * found.scale
 
     def _track(self, arms: Ints) -> None:
         if len(arms):
-            self._tracked[arms] = True
-            self._bounds[arms] = -np.inf
+            self._tracked.update(arms.tolist())
+            self._open = np.concatenate([self._open, [self._allowed[arm] > 0 for arm in arms.tolist()]])
             self._overlay.watch(arms)
-
-
-def _lowest_tied(bounds: Floats, threshold: float) -> int:
-    return -1 if threshold == -np.inf else int(np.argmax(bounds >= threshold))

@@ -9,13 +9,15 @@ from typing import Protocol
 
 import numpy as np
 
-from manyarms.choice.lazy_argmax import LazyArgmax
+from manyarms.choice.highest import BoundRule, peak
+from manyarms.choice.lazy_argmax import LazyArgmax, TopArm
 from manyarms.choice.prior_draws import CorrectedPrior
 from manyarms.choice.stopping import Meter, Pick, StoppingRule
-from manyarms.choice.thompson_draws import draws_in_turn
+from manyarms.choice.thompson_draws import Maximisers
+from manyarms.pool.allowance import Allowance
 from manyarms.posterior.hallucination import Hallucination
 from manyarms.posterior.posterior import Posterior
-from manyarms.support.validation import Floats, share
+from manyarms.support.validation import share
 
 
 @dataclass(frozen=True)
@@ -23,10 +25,10 @@ class BatchContext:
     """Everything that a selection rule may use to fill one batch.
 
     `overlay` already contains the pulls whose results are pending. `allowed` holds the number of times that
-    each arm may be chosen; rules decrement it. `limit` is the largest size of the batch; with `exactly`, the
-    batch has that size whatever the stopping rule decides. `width` is β at the last feedback, which is valid
-    while variances shrink by at most a factor of `batch_ratio`. `stream` gives the random generator for a
-    purpose. `prior` is what Thompson draws start from.
+    each arm may be chosen; rules count what they choose (`Allowance.take`). `limit` is the largest size of
+    the batch; with `exactly`, the batch has that size whatever the stopping rule decides. `width` is β at the
+    last feedback, which is valid while variances shrink by at most a factor of `batch_ratio`. `stream` gives
+    the random generator for a purpose. `prior` is what Thompson draws start from.
     """
 
     posterior: Posterior
@@ -34,7 +36,7 @@ class BatchContext:
     stopping_rule: StoppingRule
     width: float
     batch_ratio: float
-    allowed: Floats
+    allowed: Allowance
     limit: int | None
     exactly: bool
     stream: Callable[[str], np.random.Generator]
@@ -64,6 +66,7 @@ INITIAL_DESIGN, UPPER_BOUND, EXPLORATION = "initial design", "upper bound", "exp
 FINAL_BATCH, THOMPSON_DRAW, HIGHEST_MEAN = "final batch", "Thompson draw", "highest mean"
 REQUESTED, RANDOM_START, HIGHEST_VARIANCE = "requested", "random start", "highest variance"
 
+_MEAN_ALONE = BoundRule(width=0.0)
 NO_ARM_LEFT = "no arm left"
 LONGEST_BATCH = 10_000  # picks; needed because arms without variance never increase the ratio
 
@@ -71,12 +74,15 @@ LONGEST_BATCH = 10_000  # picks; needed because arms without variance never incr
 def _started_meter(context: BatchContext) -> Meter:
     """A meter for this batch that has already counted the pending pulls, one after the other."""
     meter = context.stopping_rule.meter(context.posterior, context.overlay)
-    if not context.overlay.pulls:
-        return meter
-    leverage = context.posterior.leverage
-    for arm, before in zip(context.overlay.pulls, context.overlay.leverage_before, strict=True):
-        meter.count(Pick(arm, float(leverage[arm]), before))
+    overlay = context.overlay
+    for pick in zip(overlay.pulls, overlay.feedback_leverage, overlay.leverage_before, strict=True):
+        meter.count(Pick(*pick))
     return meter
+
+
+def _level(context: BatchContext, arm: int) -> float:
+    """σ̃² of an arm at the last feedback."""
+    return float(context.posterior.state.at(np.array([arm])).leverage[0])
 
 
 def _reason_from_rule(context: BatchContext, meter: Meter, pick: Pick) -> str | None:
@@ -108,25 +114,28 @@ class UpperBounds:
     def fill(self, context: BatchContext) -> FilledBatch:
         """Repeatedly pick the highest upper bound and hallucinate the pull."""
         meter = _started_meter(context)
-        leverage = context.posterior.leverage
         argmax = LazyArgmax(
             context.posterior, context.overlay, _widened(context), context.allowed, lazy=context.lazy
         )
         arms: list[int] = []
         while True:
-            arm, current = argmax.top()
-            if arm < 0:
+            top = argmax.top()
+            if top.arm < 0:
                 return _filled(context, arms, NO_ARM_LEFT, meter)
-            arms.append(arm)
-            reason = _reason_from_rule(context, meter, Pick(arm, float(leverage[arm]), current))
+            arms.append(top.arm)
+            reason = _reason_from_rule(context, meter, _picked(top))
             stop = _reason_to_stop(context, len(arms), reason)
             if stop is not None:
                 return _filled(context, arms, stop, meter)
-            context.overlay.pull(arm)
-            argmax.chosen(arm)
+            context.overlay.pull(top.arm)
+            argmax.chosen(top.arm)
             width = _widened(context)
             if width != argmax.width:
                 argmax.widen(width)
+
+
+def _picked(top: TopArm) -> Pick:
+    return Pick(top.arm, top.feedback_leverage, top.leverage)
 
 
 def _filled(context: BatchContext, arms: list[int], ended_because: str, meter: Meter) -> FilledBatch:
@@ -141,8 +150,8 @@ def _filled(context: BatchContext, arms: list[int], ended_because: str, meter: M
 
 def _widened(context: BatchContext) -> float:
     """β, times the square root of the excess of the realised ratio over the one that β allows for."""
-    overlay, leverage = context.overlay, context.posterior.leverage
-    if math.isinf(context.batch_ratio) or 1 + leverage[overlay.pulls].sum() <= context.batch_ratio:
+    overlay = context.overlay
+    if math.isinf(context.batch_ratio) or 1 + sum(overlay.feedback_leverage) <= context.batch_ratio:
         return context.width
     return context.width * math.sqrt(max(1.0, overlay.realised_ratio() / context.batch_ratio))
 
@@ -161,17 +170,17 @@ class RepeatTop:
         argmax = LazyArgmax(
             context.posterior, context.overlay, _widened(context), context.allowed, lazy=context.lazy
         )
-        arm, current = argmax.top()
+        top = argmax.top()
+        arm = top.arm
         if arm < 0:
             return FilledBatch([], NO_ARM_LEFT, meter.ratio, [])
-        wanted = (self.growth**2 - 1) / max(current, 1e-300)
+        wanted = (self.growth**2 - 1) / max(top.leverage, 1e-300)
         size, reason = max(1, int(min(wanted, LONGEST_BATCH))), "repeats of one arm"
         most = min(math.inf if context.limit is None else context.limit, context.allowed[arm])
         if size > most:
             size, reason = int(most), "limit"
-        feedback = float(context.posterior.leverage[arm])
         for _ in range(size):
-            meter.count(Pick(arm, feedback, current))
+            meter.count(_picked(top))
         return FilledBatch([arm] * size, reason, meter.ratio, [UPPER_BOUND] * size)
 
 
@@ -188,19 +197,19 @@ class HighestVariance:
         if left <= 0:
             return self.rest.fill(context)
         limit = left if context.limit is None else min(left, context.limit)
-        meter, leverage = _started_meter(context), context.posterior.leverage
+        meter = _started_meter(context)
         argmax = LazyArgmax(
             context.posterior, context.overlay, 1.0, context.allowed, lazy=context.lazy, mean=False
         )
         arms: list[int] = []
         while len(arms) < limit:
-            arm, current = argmax.top()
-            if arm < 0:
+            top = argmax.top()
+            if top.arm < 0:
                 break
-            arms.append(arm)
-            meter.count(Pick(arm, float(leverage[arm]), current))
-            context.overlay.pull(arm)
-            argmax.chosen(arm)
+            arms.append(top.arm)
+            meter.count(_picked(top))
+            context.overlay.pull(top.arm)
+            argmax.chosen(top.arm)
         why = [HIGHEST_VARIANCE] * len(arms)
         if len(arms) < limit or len(arms) == context.limit or not context.exactly:
             stop = _reason_to_stop(context, len(arms), "initialisation" if len(arms) == left else None)
@@ -221,25 +230,26 @@ class EpsilonGreedy:
 
     def fill(self, context: BatchContext) -> FilledBatch:
         """Pick arms greedily or uniformly at random."""
-        rng, meter = context.stream("explore"), _started_meter(context)
-        leverage = context.posterior.leverage
-        allowed = context.allowed
-        means = np.where(allowed > 0, context.posterior.mean, -np.inf)
+        rng, meter, allowed = context.stream("explore"), _started_meter(context), context.allowed
+        left = allowed.copy()  # without the arms of this batch
         arms: list[int] = []
         why: list[str] = []
         while True:
-            if context.exactly and means.max() == -np.inf:  # every arm is in the batch: go round once more
-                means = np.where(allowed > 0, context.posterior.mean, -np.inf)
-            if means.max() == -np.inf:
+            if context.exactly and not left.n_open:  # every arm is in the batch: go round once more
+                left = allowed.copy()
+            if not (n_left := left.n_open):
                 return FilledBatch(arms, NO_ARM_LEFT, meter.ratio, why)
-            left = np.flatnonzero(means > -np.inf)
             random = rng.random() < self.explore
-            arm = int(rng.choice(left)) if random else int(np.argmax(means))
-            means[arm] = -np.inf
-            allowed[arm] -= 1
+            if random:
+                arm = int(left.nth_open(rng.integers(n_left, size=1))[0])
+            else:
+                arm = peak(context.posterior.state.over_pool, _MEAN_ALONE, left, tie=0.0).arm
+            left.close([arm])
+            allowed.take([arm])
             arms.append(arm)
             why.append(EXPLORATION if random else HIGHEST_MEAN)
-            reason = _reason_from_rule(context, meter, Pick(arm, float(leverage[arm]), float(leverage[arm])))
+            level = _level(context, arm)
+            reason = _reason_from_rule(context, meter, Pick(arm, level, level))
             stop = _reason_to_stop(context, len(arms), reason)
             if stop is not None:
                 return FilledBatch(arms, stop, meter.ratio, why)
@@ -258,23 +268,29 @@ class ThompsonDraws:
 
     def fill(self, context: BatchContext) -> FilledBatch:
         """Draw functions and pick their maximisers; draws that fit into memory together share one pass."""
-        meter, allowed, leverage = _started_meter(context), context.allowed, context.posterior.leverage
+        meter, allowed = _started_meter(context), context.allowed
         scale = context.width / math.sqrt(context.posterior.ridge)
         limit = math.inf if context.limit is None else context.limit
         wanted = int(limit if context.exactly else min(self.batch_size, limit))
         arms: list[int] = []
-        draws = draws_in_turn(context.posterior, context.prior, scale, wanted, context.stream("thompson"))
-        left = allowed > 0
-        for values in draws:
-            if context.exactly and not left.any():  # every arm is in the batch: go round once more
-                left = allowed > 0
-            if not left.any():
+        left = allowed.copy()
+        maximisers = Maximisers(
+            context.posterior, context.prior, scale, wanted, context.stream("thompson"),
+            once=self.distinct or allowed.times != math.inf,
+        )  # fmt: skip
+        for _ in range(wanted):
+            if context.exactly and not left.n_open:  # every arm is in the batch: go round once more
+                left = allowed.copy()
+            if not left.n_open:
                 return FilledBatch(arms, NO_ARM_LEFT, meter.ratio, [THOMPSON_DRAW] * len(arms))
-            arm = int(np.argmax(np.where(left, values, -np.inf)))
-            allowed[arm] -= 1
-            left[arm] = allowed[arm] > 0 and not self.distinct
+            arm = maximisers.next(left)
+            allowed.take([arm])
+            left.take([arm])
+            if self.distinct:
+                left.close([arm])
             arms.append(arm)
-            reason = _reason_from_rule(context, meter, Pick(arm, float(leverage[arm]), float(leverage[arm])))
+            level = _level(context, arm)
+            reason = _reason_from_rule(context, meter, Pick(arm, level, level))
             stop = _reason_to_stop(context, len(arms), reason)
             if stop is not None:
                 return FilledBatch(arms, stop, meter.ratio, [THOMPSON_DRAW] * len(arms))
@@ -291,7 +307,7 @@ class FromDesign:
         """As many arms of the design as fit; a batch of exactly n arms is filled up with random arms."""
         most = len(self.arms) if context.limit is None else context.limit
         picked = [arm for arm in self.arms if context.allowed[arm] > 0][:most]
-        context.allowed[picked] -= 1
+        context.allowed.take(picked)
         why = [INITIAL_DESIGN] * len(picked)
         if context.exactly and len(picked) < most:
             more = UniformStart().fill(replace(context, limit=most - len(picked)))
@@ -312,7 +328,7 @@ class StartWith:
         assert context.limit is not None, "only batches of a given size start with given arms"
         for arm in self.arms:
             context.overlay.pull(arm)
-        context.allowed[list(self.arms)] -= 1
+        context.allowed.take(self.arms)
         more = self.rest.fill(replace(context, limit=context.limit - len(self.arms)))
         return replace(more, arms=[*self.arms, *more.arms], why=[*[self.why] * len(self.arms), *more.why])
 
@@ -324,20 +340,21 @@ class UniformStart:
     def fill(self, context: BatchContext) -> FilledBatch:
         """Exactly n different random arms if n were asked for, otherwise one."""
         size = context.limit if context.exactly and context.limit is not None else 1
-        rng, picked = context.stream("start"), np.empty(0, dtype=np.int64)
-        while len(picked) < size:  # more than one turn only if n exceeds the number of allowed arms
-            left = np.flatnonzero(context.allowed > 0)
-            turn = rng.permutation(left)[: size - len(picked)]
-            context.allowed[turn] -= 1
-            picked = np.concatenate([picked, turn])
-        reason, arms = "first arm" if size == 1 else "size asked for", picked.tolist()
+        rng, allowed, arms = context.stream("start"), context.allowed, list[int]()
+        while len(arms) < size:  # more than one turn only if n exceeds the number of allowed arms
+            n_open = allowed.n_open
+            ranks = rng.choice(n_open, size=min(n_open, size - len(arms)), replace=False)
+            turn = allowed.nth_open(ranks).tolist()
+            allowed.take(turn)
+            arms += turn
+        reason = "first arm" if size == 1 else "size asked for"
         return FilledBatch(arms, reason, _ratio_after(context, arms), [RANDOM_START] * len(arms))
 
 
 def _ratio_after(context: BatchContext, arms: list[int]) -> float:
     """The variance ratio after these picks, which were made without the stopping rule."""
     meter = _started_meter(context)
-    for arm in arms:
-        level = float(context.posterior.leverage[arm])
+    levels = context.posterior.state.at(np.array(arms, dtype=np.int64)).leverage.tolist()
+    for arm, level in zip(arms, levels, strict=True):
         meter.count(Pick(arm, level, level))
     return meter.ratio

@@ -8,15 +8,13 @@ since the last feedback, as bounded by the rule.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-
+from manyarms.choice.variance_ratios import VarianceRatios
 from manyarms.posterior.hallucination import Hallucination
 from manyarms.posterior.posterior import Posterior
-from manyarms.support.validation import Floats, at_least_one, count
+from manyarms.support.validation import at_least_one, count
 
 
 @dataclass(frozen=True)
@@ -143,28 +141,23 @@ class LocalRatio:
 
     def meter(self, posterior: Posterior, overlay: Hallucination) -> Meter:
         """A meter of the global sum and, beyond its bound, of one ratio per arm."""
-        return _LocalMeter(self.bound, posterior, overlay)
+        return _LocalMeter(self.bound, posterior)
 
 
 class _LocalMeter:
     """Lazy evaluation: ratios are summed only when `ratio` is read and the largest could exceed the bound.
 
-    The increment that a pick adds to the ratios is an array over all arms. Its maximum bounds the growth of
-    any ratio, so the sum of the maxima is an upper limit of the largest ratio. Picks of arms whose increments
-    are known therefore cost O(1) each, with an occasional sum over all arms. The increments of picks that
-    were only counted are computed together, many of them in one pass over the pool.
+    The increments that a pick adds to the ratios have a maximum, which bounds the growth of any ratio, so the
+    sum of the maxima is an upper limit of the largest ratio. Picks of arms whose maxima are known therefore
+    cost O(1) each, with an occasional sum over all arms, which the shards carry on (`variance_ratios.py`).
     """
 
-    def __init__(self, bound: float, posterior: Posterior, overlay: Hallucination) -> None:
-        self.bound, self._posterior, self._overlay = bound, posterior, overlay
+    def __init__(self, bound: float, posterior: Posterior) -> None:
+        self.bound, self._ratios = bound, VarianceRatios(posterior)
         self._global = 1.0
         self._uncounted: list[int] = []  # picks not in the limit yet; not needed below the global bound
-        self._unsummed: list[int] = []  # picks in the limit but not in the ratios yet
-        self._increments: dict[int, tuple[Floats, float]] = {}  # by arm: the increment, and its maximum
-        self._ratios = np.ones(posterior.pool.n_arms)
+        self._unsummed = False  # whether picks are in the limit but not in the ratios yet
         self._limit = 1.0  # upper limit of all ratios
-        # The number of increments that may be kept in memory.
-        self._max_increments = max(1, posterior.pool.max_memory // (8 * posterior.pool.n_arms))
 
     def count(self, pick: Pick) -> None:
         self._global += pick.feedback_leverage
@@ -178,37 +171,13 @@ class _LocalMeter:
     def ratio(self) -> float:
         if self._global <= self.bound:
             return self._global
-        for start in range(0, len(self._uncounted), self._max_increments):
-            arms = self._uncounted[start : start + self._max_increments]
-            self._compute_increments(arms)
-            self._limit += sum(self._increments[arm][1] for arm in arms)
-            self._unsummed += arms
-        self._uncounted.clear()
+        if self._uncounted:
+            self._limit += self._ratios.add(self._uncounted)
+            self._uncounted.clear()
+            self._unsummed = True
         if self._unsummed and self._limit > self.bound:
-            self._sum_increments()
+            self._limit, self._unsummed = self._ratios.largest(), False
         return self._limit
-
-    def _sum_increments(self) -> None:
-        for arm, times in Counter(self._unsummed).items():
-            self._ratios += times * self._increments[arm][0]
-        self._unsummed.clear()
-        self._limit = float(self._ratios.max())
-
-    def _compute_increments(self, arms: list[int]) -> None:
-        """Compute the increments that are not known yet, in one pass over the pool for all of them."""
-        fresh = [arm for arm in dict.fromkeys(arms) if arm not in self._increments]
-        if not fresh:
-            return
-        if len(self._increments) + len(fresh) > self._max_increments:
-            self._sum_increments()
-            self._increments.clear()
-            fresh = list(dict.fromkeys(arms))
-        columns = self._overlay.at_feedback(fresh)
-        leverage = np.maximum(self._posterior.leverage, np.finfo(float).tiny)
-        for arm, column in zip(fresh, columns, strict=True):
-            increment = column * column / leverage
-            increment[arm] = leverage[arm]
-            self._increments[arm] = increment, float(increment.max())
 
 
 @dataclass(frozen=True)

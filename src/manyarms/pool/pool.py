@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -27,7 +28,7 @@ from manyarms.pool.frames import from_frame, is_frame
 from manyarms.support.validation import Ints, arm_index, arm_indices, count, inexact_integer, is_missing
 
 DEFAULT_MAX_MEMORY = 512 * 2**20
-_MAX_BLOCK_ROWS = 1 << 16
+_MAX_BLOCK_ROWS = 1 << 14
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+>")  # of a default repr, which does not show the contents
 
 
@@ -153,15 +154,31 @@ class Pool:
         """The features of some arms, as a new array."""
         return np.asarray(self.features[arm_indices(arms, self.n_arms)])
 
-    def blocks(self, bytes_per_arm: int, first: int = 0) -> Iterator[tuple[slice, NDArray[Any]]]:
+    def blocks(
+        self, bytes_per_arm: int, first: int = 0, most: int = _MAX_BLOCK_ROWS
+    ) -> Iterator[tuple[slice, NDArray[Any]]]:
         """Iterate over the pool from arm `first` on, in slices whose temporary arrays fit `max_memory`.
 
-        An arm takes `bytes_per_arm` and, in a kernel that scales the features, two copies of them.
+        An arm takes `bytes_per_arm` and, in a kernel that scales the features, two copies of them. A block
+        has at most `most` arms. Blocks end at multiples of a power of two, so where they are cut does not
+        depend on how the pool is divided into parts.
         """
         bytes_per_arm += 16 * self.n_features
-        rows = max(1, min(_MAX_BLOCK_ROWS, self.max_memory // bytes_per_arm))
-        for start, block in row_blocks(self.features[first:], rows):
-            yield slice(first + start, first + start + len(block)), block
+        rows = max(1, min(most, self.max_memory // bytes_per_arm))
+        rows = 1 << (rows.bit_length() - 1)
+        while first < self.n_arms:
+            stop = min(self.n_arms, (first // rows + 1) * rows)
+            yield slice(first, stop), self.features[first:stop]
+            first = stop
+
+    def part(self, first: int, stop: int) -> Pool:
+        """The arms from `first` to before `stop` as a pool without ids; their features are not copied."""
+        if (first, stop) == (0, self.n_arms):
+            return self
+        other = copy.copy(self)
+        vars(other).pop("digest", None)
+        other.features, other._ids = self.features[first:stop], None
+        return other
 
     def first(self, n_arms: int) -> Pool:
         """A pool of the first `n_arms` arms."""

@@ -16,8 +16,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manyarms.errors import InvalidParameterError
-from manyarms.posterior.covariance import PulledCovariance
+from manyarms.posterior.covariance import ArmRows, PulledCovariance, PulledSet
+from manyarms.posterior.over_pool import joined
 from manyarms.posterior.posterior import Posterior
+from manyarms.posterior.shard import Shard, Version
 from manyarms.support.growing_matrix import GrowingMatrix
 from manyarms.support.linalg import inverse_lower, largest_eigenvalue
 from manyarms.support.validation import Floats, Ints, arm_indices, count
@@ -48,6 +50,28 @@ class _Streak:
         return self.times / (1.0 + self.times * self.variance)
 
 
+@dataclass(frozen=True, eq=False)
+class Hallucinated:
+    """Hallucinated pulls as the shards are told of them; `forms` are rows of coefficients of c(x, U)."""
+
+    pulled: PulledSet
+    forms: Floats
+
+
+def reduced_leverage(shard: Shard, version: Version, pulls: Hallucinated) -> Floats:
+    """σ̃²_t of every arm of a shard after these pulls: one pass over its columns."""
+    reduced = version.leverage.copy()
+    for where, columns in pulls.pulled.columns_of(shard, version):
+        reduced[where] -= _fall(columns, pulls.forms)
+    return np.maximum(reduced, 0.0)
+
+
+def _fall(columns: Floats, forms: Floats) -> Floats:
+    """The sum of squares of these linear forms of c(x, U), for each arm x."""
+    values = columns @ forms.T
+    return np.asarray(np.einsum("ij,ij->i", values, values))
+
+
 class Hallucination:
     """Pulls that update only the variance of a posterior. The posterior is read and never modified.
 
@@ -61,6 +85,7 @@ class Hallucination:
         self._posterior, self._state = posterior, posterior.state
         self.pulls: list[int] = []  # arms in order, with repetition
         self.leverage_before: list[float] = []  # σ̃² of the pulled arm immediately before each pull
+        self.feedback_leverage: list[float] = []  # σ̃² of the pulled arm at the last feedback
         self._streak: _Streak | None = None  # the streak in progress
         self._past = GrowingMatrix(0)  # directions of finished streaks, as rows
         self._n_past = 0
@@ -71,6 +96,11 @@ class Hallucination:
         self._streak_column = np.empty(0)  # c_t(x, s) of the watched arms for the present streak
         self.watched_leverage = np.empty(0)
 
+    @property
+    def watched_rows(self) -> ArmRows:
+        """What is known about the watched arms since the last feedback."""
+        return self._watched_rows
+
     def watch(self, arms: ArrayLike) -> None:
         """Keep the leverage of these arms up to date from now on; they must not be watched already."""
         added = arm_indices(arms, self._posterior.pool.n_arms)
@@ -78,10 +108,10 @@ class Hallucination:
         columns = self._covariance.with_all(rows)
         before, known, u = len(self.watched), len(self.watched) + len(added), columns.shape[1]
         self.watched = np.concatenate([self.watched, added])
-        self._watched_rows = self._watched_rows.joined(rows)
+        self._watched_rows = ArmRows.joined([self._watched_rows, rows])
         self._watched_columns.reserve(known, u)
         self._watched_columns.write(slice(before, known), slice(0, u), columns)
-        start = self._state.leverage[added] - self._reduction(columns)
+        start = rows.leverage - self._reduction(columns)
         self._before_streak = np.concatenate([self._before_streak, start])
         column = np.zeros(len(added)) if self._streak is None else columns @ self._streak.combination
         self._streak_column = np.concatenate([self._streak_column, column])
@@ -100,6 +130,8 @@ class Hallucination:
                 self._streak.variance / (1.0 + self._streak.times * self._streak.variance)
             )
             self._streak.times += 1
+        place = self._covariance.places[arm]
+        self.feedback_leverage += [float(self._covariance.between()[place, place])] * times
         self.pulls += [arm] * times
         self._refresh_watched()
 
@@ -119,25 +151,15 @@ class Hallucination:
     def leverage(self, arms: ArrayLike | None = None) -> Floats:
         """σ̃²_t (leverage) of these arms, or of every arm in one pass over the pool."""
         if arms is None:
-            reduced = self._state.leverage.copy()
-            for where, columns in self._covariance.over_pool():
-                reduced[where] -= self._reduction(columns, present=True)
-            return np.maximum(reduced, 0.0)
-        chosen = arm_indices(arms, self._posterior.pool.n_arms)
-        columns = self._covariance.with_all(self._covariance.rows_of(chosen))
-        return np.asarray(
-            np.maximum(self._state.leverage[chosen] - self._reduction(columns, present=True), 0.0)
-        )
+            whole: Floats = joined(self._state.over_pool.map(reduced_leverage, self.message()))
+            return whole
+        rows = self._covariance.rows_of(arm_indices(arms, self._posterior.pool.n_arms))
+        columns = self._covariance.with_all(rows)
+        return np.asarray(np.maximum(rows.leverage - self._reduction(columns, present=True), 0.0))
 
-    def at_feedback(self, arms: list[int]) -> Floats:
-        """c(s, x) at the last feedback of each of these arms s with every arm x of the pool: one pass."""
-        columns = np.empty((len(arms), self._posterior.pool.n_arms))
-        pulled = PulledCovariance(self._posterior)
-        for arm in arms:
-            pulled.add(arm)
-        for where, block in pulled.over_pool():
-            columns[:, where] = block.T
-        return columns
+    def message(self) -> Hallucinated:
+        """These pulls as the shards are told of them."""
+        return Hallucinated(self._covariance.pulled_set(), self._forms())
 
     def realised_ratio(self) -> float:
         """The largest factor by which these pulls can have reduced the σ̃² of any arm, in the pool or not.
@@ -156,13 +178,16 @@ class Hallucination:
         """J × u."""
         return self._past.corner(self._n_past, len(self._covariance))
 
+    def _forms(self, present: bool = True) -> Floats:
+        """Linear forms of c(x, U) whose squares sum to the fall of σ̃²(x), as rows; J × u."""
+        past = self._past_directions()
+        if not present or self._streak is None:
+            return past
+        return np.vstack([past, math.sqrt(self._streak.scale) * self._streak.combination])
+
     def _reduction(self, columns: Floats, present: bool = False) -> Floats:
         """By how much σ̃² has fallen at arms with these c(·, U); the present streak counts if asked for."""
-        forms = columns @ self._past_directions().T
-        fall = np.einsum("ij,ij->i", forms, forms)
-        if present and self._streak is not None:
-            fall += self._streak.scale * (columns @ self._streak.combination) ** 2
-        return np.asarray(fall)
+        return _fall(columns, self._forms(present))
 
     def _start_streak(self, arm: int) -> None:
         place = self._place(arm)
@@ -212,7 +237,7 @@ class Hallucination:
         inverse = inverse_lower(self._covariance.between() + np.diag(1.0 / self._counts()))
         self._past.write(slice(0, u), slice(0, u), inverse)
         columns = self._watched_columns.corner(len(self.watched), u)
-        self._before_streak = self._state.leverage[self.watched] - self._reduction(columns)
+        self._before_streak = self._watched_rows.leverage - self._reduction(columns)
 
     def _counts(self) -> Floats:
         """The number of pulls of each arm of U."""

@@ -20,10 +20,11 @@ from manyarms.embeddings.linear import LinearFeatures
 from manyarms.kernels import KernelLike
 from manyarms.pool.pool import Pool
 from manyarms.posterior.frequent_directions import FrequentDirections
+from manyarms.posterior.pool_step import PoolValues
 from manyarms.posterior.precision import InversePrecision
 from manyarms.posterior.sparse_gp import SparseGP
 from manyarms.posterior.state import PosteriorState
-from manyarms.posterior.update import PoolValues, Weights
+from manyarms.posterior.update import Weights
 from manyarms.support.validation import Floats, Ints, count
 
 
@@ -37,6 +38,20 @@ class SketchedState(PosteriorState):
     def escaped(self) -> float:
         """ρ, a bound on the largest eigenvalue of XᵀX − BᵀB."""
         return 0.0 if self.sketch is None else self.sketch.escaped
+
+
+@dataclass(frozen=True)
+class _BySketch:
+    """The values of arms under a frequent-directions sketch of V."""
+
+    sketch: FrequentDirections
+    vector: Floats
+    ridge: float
+
+    def values(self, Z: Floats, prior: Floats) -> PoolValues:
+        """The values of arms with these rows of z and prior variances."""
+        residual = np.maximum(prior - np.einsum("ij,ij->i", Z, Z), 0.0)
+        return PoolValues(residual, self.sketch.quadratic(Z, self.ridge), Z @ self.vector)
 
 
 class SketchedLinearModel(SparseGP):
@@ -55,12 +70,8 @@ class SketchedLinearModel(SparseGP):
         """Add the pulled arms to the sketch and to b; mean and variance take one pass over the pool."""
         if not len(pulled):
             return state
-        known, merged = len(state.arms), _sketched(state.merged(pulled, counts, sums))
-        rows = state.shared.pulled_rows
-        rows.reserve(len(merged.arms), state.sketch_size)
-        rows.write(slice(known, len(merged.arms)), slice(None), state.rows(merged.arms[known:]))
-        new = merged.arms[known:].tolist()
-        state.shared.places.update(zip(new, range(known, len(merged.arms)), strict=True))
+        _, _, residual = self._stored(state, pulled, room=0)
+        merged = replace(_sketched(state.merged(pulled, counts, sums)), pulled_residual=residual)
         assert merged.sketch is not None
         return self._on(merged.sketch.updated(state.rows(pulled), counts), merged)
 
@@ -68,8 +79,7 @@ class SketchedLinearModel(SparseGP):
         """Compute the columns as for any posterior, then sketch all pulls from scratch."""
         plain = super()._rebuilt_on(embedding, state)
         sketch = FrequentDirections(self._size, plain.sketch_size).updated(plain.pulled_rows, plain.counts)
-        inherited = {field.name: getattr(plain, field.name) for field in fields(PosteriorState)}
-        return self._on(sketch, SketchedState(**inherited))
+        return self._on(sketch, _with_sketch(plain, sketch))
 
     def _on(self, sketch: FrequentDirections, state: SketchedState) -> SketchedState:
         """`state` with the mean, variance and weights that this sketch and its pulls imply."""
@@ -77,16 +87,12 @@ class SketchedLinearModel(SparseGP):
         vector = sketch.apply_inverse(state.pulled_rows.T @ state.sums, ridge)
         # det V ≤ det(BᵀB + (λ + ρ)I): an upper bound that the width can use, since V itself is not known.
         log_det = sketch.log_determinant(ridge + sketch.escaped) - d * np.log(ridge)
-        mean, quadratic = np.empty(self.pool.n_arms), np.empty(self.pool.n_arms)
-        embedding = self.embedding(state)
-        for where, block in self.pool.blocks(bytes_per_arm=24 * d):
-            Z = embedding.matrix(block)
-            mean[where], quadratic[where] = Z @ vector, sketch.quadratic(Z, ridge)
+        rule, scale = _BySketch(sketch, vector, ridge), self._scale(state, state.counts)
         return replace(
             state,
             sketch=sketch,
             weights=Weights(_precision(sketch, ridge), vector, float(log_det)),
-            pool_values=PoolValues(state.pool_values.residual, quadratic, mean),
+            over_pool=state.over_pool.revalued(self.embedding(state), rule, scale),
         )
 
     def to_plain(self, state: PosteriorState) -> dict[str, Any]:
@@ -101,9 +107,14 @@ class SketchedLinearModel(SparseGP):
 
     def from_plain(self, arrays: Mapping[str, Any]) -> PosteriorState:
         """The state that `to_plain` wrote."""
-        state = _sketched(super().from_plain(arrays))
+        state = super().from_plain(arrays)
         rows, escaped = arrays["sketch_rows"], float(arrays["sketch_escaped"])
-        return replace(state, sketch=FrequentDirections(self._size, state.sketch_size, rows, escaped))
+        return _with_sketch(state, FrequentDirections(self._size, state.sketch_size, rows, escaped))
+
+
+def _with_sketch(state: PosteriorState, sketch: FrequentDirections) -> SketchedState:
+    inherited = {field.name: getattr(state, field.name) for field in fields(PosteriorState)}
+    return SketchedState(**inherited, sketch=sketch)
 
 
 def _sketched(state: PosteriorState) -> SketchedState:

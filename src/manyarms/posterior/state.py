@@ -17,8 +17,9 @@ from weakref import WeakSet
 
 import numpy as np
 
-from manyarms.posterior.update import PoolValues, Weights
-from manyarms.support.column_store import Columns
+from manyarms.posterior.over_pool import OverPool
+from manyarms.posterior.shard import ArmValues
+from manyarms.posterior.update import Weights
 from manyarms.support.growing_matrix import GrowingMatrix
 from manyarms.support.validation import Floats, Ints
 
@@ -30,15 +31,20 @@ class SharedArrays:
     `places` maps a pulled arm to its row. It is a hint: a state checks each answer against its own arms.
     """
 
-    columns: Columns  # z of every arm, A × m
     pulled_rows: GrowingMatrix  # z of the pulled arms in double precision, P × m
     places: dict[int, int] = field(default_factory=dict)
     states: WeakSet[PosteriorState] = field(default_factory=WeakSet)
     lock: Lock = field(default_factory=Lock)  # held by the one who writes
 
+    @classmethod
+    def of(cls, pulled_rows: Floats, arms: Ints) -> SharedArrays:
+        """Arrays that hold z of these pulled arms."""
+        places = {arm: place for place, arm in enumerate(arms.tolist())}
+        return cls(GrowingMatrix.holding(pulled_rows), places)
+
     def __getstate__(self) -> dict[str, Any]:
         """Without the states in use and the lock, which belong to a process."""
-        return {"columns": self.columns, "pulled_rows": self.pulled_rows, "places": self.places}
+        return {"pulled_rows": self.pulled_rows, "places": self.places}
 
     def __setstate__(self, attributes: dict[str, Any]) -> None:
         vars(self).update(attributes, states=WeakSet(), lock=Lock())
@@ -46,16 +52,18 @@ class SharedArrays:
 
 @dataclass(frozen=True, eq=False)
 class PosteriorState:
-    """The sketch, the pulls and the resulting posterior over the pool; an update returns a new state."""
+    """The sketch, the pulls and the resulting posterior over the pool; an update returns a new state.
+
+    Everything here is small, O(m² + mP), except `over_pool`, which stands for what the shards hold.
+    """
 
     inducing: Ints  # the arms that span the sketch
     arms: Ints  # the P different arms pulled, in order of their first pull
     counts: Floats  # the number of pulls of each of `arms`
     sums: Floats  # the reward sum of each of `arms`
+    pulled_residual: Floats  # k − ‖z‖² of each of `arms`
     weights: Weights
-    pool_values: PoolValues
-    prior: Floats  # k(x, x) of every arm
-    prior_max: float  # κ², the largest prior variance
+    over_pool: OverPool
     ridge: float  # λ
     shared: SharedArrays
     keeps_residual: bool = True
@@ -68,42 +76,66 @@ class PosteriorState:
         self.shared.states.add(self)
 
     @property
-    def columns(self) -> Columns:
-        """z of every arm; the first `sketch_size` columns belong to this state."""
-        return self.shared.columns
-
-    @property
     def pulled_rows(self) -> Floats:
         """z of `arms` in double precision, P × m."""
         return self.shared.pulled_rows.corner(len(self.arms), self.sketch_size)
 
     @property
+    def prior_max(self) -> float:
+        """κ², the largest prior variance."""
+        return self.over_pool.prior_max
+
+    # ------------------------------------------------------------------ some arms
+
+    def at(self, arms: Ints) -> ArmValues:
+        """Mean, leverage, residual and prior variance of these arms."""
+        return self.over_pool.at(arms)
+
+    def rows(self, arms: Ints) -> Floats:
+        """z(x) of these arms in double precision, len(arms) × m."""
+        return self.over_pool.rows(arms)
+
+    # ------------------------------------------------------------------ every arm
+
+    @cached_property
     def mean(self) -> Floats:
         """μ̃ of every arm, in reward units."""
-        return self.pool_values.mean
+        return self._whole("mean")
 
     @cached_property
     def leverage(self) -> Floats:
         """σ̃² of every arm on the ridge-leverage scale, between 0 and k/λ."""
-        values = self.pool_values
-        if not self.keeps_residual:
-            return np.maximum(values.quadratic, 0.0)
-        # V ≼ (λ + tκ²)I gives this lower bound on zᵀV⁻¹z, which rounding errors can violate.
-        floor = (self.prior - values.residual) / (self.ridge + self.pulls * self.prior_max)
-        return np.asarray(np.maximum(values.quadratic, floor) + values.residual / self.ridge)
+        return self._whole("leverage")
 
-    def forms(self, vectors: Floats) -> Floats:
-        """vᵀz(x) of every arm for each column v of the m × r matrix `vectors`: r × A, in one pass."""
-        return self.columns.product(vectors, slice(None))
+    @property
+    def residual(self) -> Floats:
+        """k − ‖z‖² of every arm."""
+        return self._whole("residual")
 
-    def rows(self, arms: Ints) -> Floats:
-        """z(x) of these arms in double precision, len(arms) × m."""
-        return self.columns.rows(arms, self.sketch_size)
+    @property
+    def quadratic(self) -> Floats:
+        """zᵀV⁻¹z of every arm."""
+        return self._whole("quadratic")
+
+    @property
+    def prior(self) -> Floats:
+        """k(x, x) of every arm."""
+        return self._whole("prior")
 
     @property
     def variance(self) -> Floats:
         """λσ̃² of every arm: the posterior variance in squared reward units."""
         return self.ridge * self.leverage
+
+    def forms(self, vectors: Floats) -> Floats:
+        """vᵀz(x) of every arm for each column v of the m × r matrix `vectors`: r × A, in one pass."""
+        return self.over_pool.forms(vectors)
+
+    def _whole(self, name: str) -> Floats:
+        whole: Floats = self.over_pool.whole(name)
+        return whole
+
+    # ------------------------------------------------------------------ numbers
 
     @property
     def sketch_size(self) -> int:
@@ -121,14 +153,19 @@ class PosteriorState:
         return 0.0
 
     @cached_property
+    def pulled_leverage(self) -> Floats:
+        """σ̃² of each of `arms`."""
+        return self.at(self.arms).leverage
+
+    @cached_property
     def effective_dimension(self) -> float:
         """Σ_i n_i σ̃²(x_i), which is d_eff = Tr K(K+λI)⁻¹ when the posterior is exact."""
-        return float(self.counts @ self.leverage[self.arms])
+        return float(self.counts @ self.pulled_leverage)
 
     @cached_property
     def residual_trace(self) -> float:
         """tr(K − Q) = Σ_i n_i (k(x_i, x_i) − ‖z(x_i)‖²); 0 when the posterior is exact."""
-        return float(self.counts @ self.pool_values.residual[self.arms])
+        return float(self.counts @ self.pulled_residual)
 
     @property
     def log_det(self) -> float:
@@ -190,10 +227,7 @@ class PosteriorState:
         return any(len(other.arms) > size[0] or other.sketch_size > size[1] for other in self.shared.states)
 
     def _on_own_arrays(self) -> PosteriorState:
-        columns = Columns(self.columns.n_rows, self.columns.dtype, self.sketch_size)
-        columns.write_parts(slice(None), self.columns.parts(self.sketch_size))
-        places = {arm: place for place, arm in enumerate(self.arms.tolist())}
-        return replace(self, shared=SharedArrays(columns, GrowingMatrix.holding(self.pulled_rows), places))
+        return replace(self, shared=SharedArrays.of(self.pulled_rows, self.arms))
 
 
 def added(before: Floats, size: int, places: Ints, amounts: Floats) -> Floats:

@@ -1,9 +1,9 @@
-"""One step of the sparse posterior: append inducing arms, then condition on pulls, in one pass over the pool.
+"""The small side of a step of the sparse posterior: append inducing arms, then condition on pulls.
 
 The small parts (the pulled arms, V⁻¹, the weights) are updated first. They determine which linear forms of
 z(x) are needed for each arm x: zᵀz_s for a new column, zᵀH for the corresponding border of V, and zᵀG for the
-pulls. All of these forms are then computed in a single pass over the stored columns, so that the whole step
-costs O(A·m) (theory §2.4).
+pulls. All of these forms are then computed in a single pass over the stored columns (`pool_step.py`), so
+that the whole step costs O(A·m) (theory §2.4).
 
 Notation: S the a appended arms, P the pulled arms, U the u arms pulled in this step, z of each arm as a row;
 V = Z_Pᵀ N Z_P + λI; C = Z_Pᵀ N z_new; H = V⁻¹C; D = z_newᵀ N z_new + λI − CᵀH; w = V⁻¹b.
@@ -12,12 +12,11 @@ V = Z_Pᵀ N Z_P + λI; C = Z_Pᵀ N z_new; H = V⁻¹C; D = z_newᵀ N z_new + 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from manyarms.posterior.precision import InversePrecision
-from manyarms.support.linalg import forward, inverse_lower
+from manyarms.support.linalg import inverse_lower
 from manyarms.support.validation import Floats
 
 
@@ -97,43 +96,3 @@ class Pulls:
         growth = np.log(counts).sum() - 2.0 * np.log(np.diag(self.inverse_factor)).sum()
         precision = old.precision.pulled(self.G, self.inverse_factor)
         return Weights(precision, old.vector + self.G @ self.gain, old.log_det + float(growth))
-
-
-@dataclass(frozen=True)
-class PoolValues:
-    """For each arm of a block: the residual k − ‖z‖², the quadratic form zᵀV⁻¹z, and the posterior mean."""
-
-    residual: Floats
-    quadratic: Floats
-    mean: Floats
-
-    def bordered(self, border: Border, projections: Floats, columns: Floats) -> PoolValues:
-        """The values after new `columns` of z (a × arms); `projections` is Hᵀz (a × arms, empty if H = 0)."""
-        difference = projections - columns if len(projections) else -columns
-        return PoolValues(
-            np.maximum(self.residual - _column_squares(columns), 0.0),
-            self.quadratic + _column_squares(_times(border.inverse_schur, difference)),
-            self.mean - _times(border.weights[None, :], difference)[0],
-        )
-
-    def pulled(self, pulls: Pulls, projections: Floats) -> PoolValues:
-        """The values after pulls; `projections` is Gᵀz, u × arms."""
-        return PoolValues(
-            self.residual,
-            self.quadratic - _column_squares(_times(pulls.inverse_factor, projections)),
-            self.mean + _times(pulls.gain[None, :], projections)[0],
-        )
-
-
-def new_columns(border: Border, covariances: Floats, products: Floats) -> Floats:
-    """z_new(x) = L⁻¹ (k(s, x) − z(s)ᵀz(x)), a × arms; for a single arm s, L = √(k(s,s) − ‖z(s)‖²)."""
-    return forward(border.factor, covariances - products)
-
-
-def _column_squares(values: Floats) -> Any:
-    return values[0] * values[0] if len(values) == 1 else np.einsum("ij,ij->j", values, values)
-
-
-def _times(matrix: Floats, rows: Floats) -> Floats:
-    """matrix @ rows; with a single row and column, the common case, without the overhead of a product."""
-    return np.asarray(matrix[0, 0] * rows if len(rows) == 1 == len(matrix) else matrix @ rows)

@@ -24,6 +24,7 @@ from manyarms.choice.selection import (
 )
 from manyarms.errors import BudgetSpentError, InvalidParameterError
 from manyarms.learning import design_size, initial_design
+from manyarms.pool.allowance import Allowance
 from manyarms.posterior.hallucination import Hallucination
 from manyarms.run.context import RunContext
 from manyarms.run.eligibility import Eligibility, eligibility
@@ -31,7 +32,7 @@ from manyarms.run.feedback import with_feedback
 from manyarms.run.state import RunState
 from manyarms.run.trace import Batch, read_only, unanswered
 from manyarms.support.frozen import changed
-from manyarms.support.validation import Floats, count
+from manyarms.support.validation import count
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ def _filled(context: RunContext, state: RunState, wanted: BatchRequest, width: f
         stopping_rule=belief.policy.stopping_rule(),
         width=width,
         batch_ratio=belief.policy.ratio_bound if isinstance(belief.policy.width, str) else math.inf,
-        allowed=allowed.times,
+        allowed=allowed.allowance,
         limit=wanted.limit,
         exactly=wanted.exactly,
         stream=lambda purpose: context.streams.at(purpose, state.n_batches),
@@ -129,7 +130,7 @@ def _filled(context: RunContext, state: RunState, wanted: BatchRequest, width: f
 
 
 def _selection_rule(
-    context: RunContext, state: RunState, allowed: Floats, size: int | None, final: bool
+    context: RunContext, state: RunState, allowed: Allowance, size: int | None, final: bool
 ) -> SelectionRule:
     """The initial design until it has been handed out; then, once there are results, the policy's rule.
 
@@ -149,7 +150,7 @@ def _selection_rule(
     return StartWith(left, rule, INITIAL_DESIGN)
 
 
-def _left_of_design(state: RunState, allowed: Floats) -> tuple[int, ...]:
+def _left_of_design(state: RunState, allowed: Allowance) -> tuple[int, ...]:
     """The arms of the initial design still to be handed out; none once as many arms have results."""
     if state.design is None or len(state.history) >= len(state.design):
         return ()

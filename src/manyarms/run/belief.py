@@ -71,6 +71,7 @@ class Belief:
         if model is not None:
             policy = policy.with_model(model.kernel, model.noise_std).on(pool)
         process = policy.process(pool, context.streams.at("features"), context.storage)
+        process = process.placed_on(context.engine)
         state = process.empty()
         sampler = policy.prior(pool, context.streams.at("prior"), context.storage)
         guess = 1.0 if isinstance(policy.norm_bound, str) else float(policy.norm_bound)
@@ -87,9 +88,9 @@ class Belief:
         """What the uncertainty about a learned kernel and noise multiplies standard deviations by."""
         return 1.0 if self.model is None else self.model.std_factor
 
-    def std(self, arms: Any) -> Floats:
+    def std(self, leverage: Floats) -> Floats:
         """Posterior standard deviations to report: wider where kernel and noise are learned, not known."""
-        return np.asarray(self.std_factor * np.sqrt(self.state.variance[arms]))
+        return np.asarray(self.std_factor * np.sqrt(self.state.ridge * leverage))
 
     def at(self, state: PosteriorState, memory: Memory) -> Belief:
         """The belief after feedback, with this posterior state and memory."""
@@ -137,6 +138,6 @@ class Belief:
 
     def from_plain(self, plain: Mapping[str, Any]) -> Belief:
         """The belief that `to_plain` wrote; `self` is the initial belief under the same policy and model."""
-        prior = None if self.prior is None else self.prior.from_plain(plain["prior"])
         state = self.process.from_plain(plain["posterior"])
+        prior = None if self.prior is None else self.prior.from_plain(plain["prior"], state)
         return replace(self, state=state, memory=Memory.from_plain(plain["memory"]), prior=prior)

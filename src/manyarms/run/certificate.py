@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from manyarms.choice.highest import BoundRule, Highest, highest
+from manyarms.pool.allowance import Allowance
 from manyarms.posterior.hallucination import Hallucination
 from manyarms.run.belief import Belief
 from manyarms.run.conditions import Condition, conditions_of
@@ -22,7 +24,7 @@ from manyarms.run.gap_estimate import CONFIDENCE, joint_draws
 from manyarms.run.reward_scale import RewardScale
 from manyarms.run.state import RunState
 from manyarms.support.threads import one_thread
-from manyarms.support.validation import Floats
+from manyarms.support.validation import Floats, Ints
 
 CERTIFICATE, ESTIMATE = "certificate", "estimate"
 
@@ -116,23 +118,24 @@ def _proved_width(belief: Belief) -> float | None:
 def _proved(belief: Belief, arm: int, width: float) -> _Bounds:
     """The bounds that follow from mean ± width·σ̃ at all arms (theory §4.11)."""
     state = belief.state
-    reach = width * np.sqrt(state.leverage)
-    upper, lower = state.mean + reach, state.mean - reach
-    rival = float(np.delete(upper, arm).max(initial=-np.inf))
-    behind = np.maximum(_highest_other(upper, state.arms) - lower[state.arms], 0.0)
+    rule, everyone = BoundRule(width), Allowance(state.over_pool.n_arms)
+    top = highest(state.over_pool, rule, everyone, np.empty(0, dtype=np.int64), 2)
+    pulled, own = state.at(state.arms), state.at(np.array([arm]))
+    lower = pulled.mean - width * np.sqrt(pulled.leverage)
+    recommended = float(own.mean[0] - width * math.sqrt(own.leverage[0]))
+    behind = np.maximum(_highest_other(top, state.arms) - lower, 0.0)
     return _Bounds(
-        gap=max(0.0, rival - float(lower[arm])),
+        gap=max(0.0, float(_highest_other(top, np.array([arm]))[0]) - recommended),
         regret=float(state.counts @ behind),
-        best=float(upper.max()),
-        recommended=float(lower[arm]),
+        best=float(top.bounds[0]),
+        recommended=recommended,
     )
 
 
-def _highest_other(upper: Floats, arms: Any) -> Floats:
-    """For each of these arms, the highest upper bound of all the others."""
-    top = int(np.argmax(upper))
-    second = float(np.delete(upper, top).max(initial=-np.inf))
-    return np.where(np.asarray(arms) == top, second, upper[top])
+def _highest_other(top: Highest, arms: Ints) -> Floats:
+    """For each of these arms, the highest upper bound of all the others; `top` holds the two highest."""
+    second = float(top.bounds[1]) if len(top.bounds) > 1 else -np.inf
+    return np.where(arms == top.arms[0], second, top.bounds[0])
 
 
 def _estimated(context: RunContext, state: RunState, arm: int) -> _Bounds:

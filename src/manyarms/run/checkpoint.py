@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from manyarms.engines.base import Engine
 from manyarms.errors import CheckpointError, ManyarmsError, OutputError
 from manyarms.learning import model_from
 from manyarms.policies import Policy
@@ -59,7 +60,9 @@ def _is_replaceable(path: Path) -> bool:
         return False
 
 
-def load(path: Path, pool: Pool | None, policy: Policy | None) -> tuple[RunContext, RunState]:
+def load(
+    path: Path, pool: Pool | None, policy: Policy | None, engine: Engine | None = None
+) -> tuple[RunContext, RunState]:
     """Read a run that `save` wrote; everything is checked before it is used."""
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file")
@@ -72,7 +75,7 @@ def load(path: Path, pool: Pool | None, policy: Policy | None) -> tuple[RunConte
         else:
             fitted = policy if policy.kernel == "auto" else policy.on(pool)
             policy = matching_policy(fitted, plain["policy"], str(path))
-        context, state = started(pool, policy, plain)
+        context, state = started(pool, policy, plain, engine)
         return context, state.from_plain(plain["state"])
     except ManyarmsError:
         raise
@@ -85,7 +88,9 @@ def context_to_plain(context: RunContext) -> dict[str, Any]:
     return {"policy": policy_to_plain(context.policy), "settings": context.settings()}
 
 
-def started(pool: Pool, policy: Policy, plain: Mapping[str, Any]) -> tuple[RunContext, RunState]:
+def started(
+    pool: Pool, policy: Policy, plain: Mapping[str, Any], engine: Engine | None = None
+) -> tuple[RunContext, RunState]:
     """The initial state of a saved run under its last model, with the arms that were added during the run.
 
     Encodings and feature maps depend on the arms that were present when they were made, so the arms are added
@@ -94,7 +99,7 @@ def started(pool: Pool, policy: Policy, plain: Mapping[str, Any]) -> tuple[RunCo
     saved = plain["state"]
     first, then = saved["encoded_arms"], saved["modelled_arms"]
     begun = pool if first == pool.n_arms else pool.first(first)
-    context = RunContext.checked(begun, policy, **plain["settings"])
+    context = RunContext.checked(begun, policy, **plain["settings"], engine=engine)
     state = RunState.initial(context)
     if then > first:
         context, state = with_more_arms(context, state, pool.first(then))

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from manyarms.engines.base import Engine
+from manyarms.engines.local import DEFAULT
 from manyarms.errors import InvalidParameterError, UnsuitableKernelError
 from manyarms.learning import Prepared, prepare
 from manyarms.learning.prepared_pool import takes
@@ -37,6 +39,7 @@ class RunContext:
     lazy: bool
     minimize: bool
     prepared: Prepared | None
+    engine: Engine = DEFAULT
 
     @classmethod
     def checked(
@@ -52,6 +55,7 @@ class RunContext:
         lazy: bool = True,
         minimize: bool = False,
         prepared: Prepared | None = None,
+        engine: Engine | None = None,
     ) -> RunContext:
         """The context for these settings, which are those of `Optimizer`, after checking them."""
         if not isinstance(pool, Pool):
@@ -76,6 +80,7 @@ class RunContext:
             lazy=lazy,
             minimize=minimize,
             prepared=_prepared(pool, policy, prepared) if learned else None,
+            engine=_engine(engine),
         )
 
     @property
@@ -135,6 +140,14 @@ class RunContext:
     def prepared_again(self, pool: Pool) -> RunContext:
         """The context on a pool whose features are prepared again from scratch."""
         return replace(self, pool=pool, prepared=_prepared(pool, self.policy, None))
+
+
+def _engine(engine: Engine | None) -> Engine:
+    if engine is None:
+        return DEFAULT
+    if not callable(getattr(engine, "place", None)):
+        raise InvalidParameterError("engine", engine, "an engine such as manyarms.engines.Local()")
+    return engine
 
 
 def _prepared(pool: Pool, policy: Policy, prepared: Prepared | None) -> Prepared:

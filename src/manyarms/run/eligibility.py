@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from manyarms.errors import InvalidParameterError, NothingToAskError
+from manyarms.pool.allowance import Allowance
 from manyarms.pool.pool import Pool
 from manyarms.posterior.history import History
 from manyarms.run.tickets import Tickets
-from manyarms.support.validation import Floats, Ints, as_array, count
+from manyarms.support.validation import Ints, as_array, count
 
 REPEATS = ("allow", "forbid", "fresh")
 
@@ -33,13 +35,13 @@ class Eligibility:
     `first` are the untried arms, if there are fewer of them than the batch needs; otherwise it is empty.
     """
 
-    times: Floats  # the number of times that each arm may be chosen
+    allowance: Allowance  # the number of times that each arm may be chosen
     first: Ints
     used_up: bool  # whether arms may be excluded because of earlier pulls or failures
 
     def check(self, limit: int | None, exactly: bool) -> None:
         """Raise an error if no arm may be chosen, or fewer than a batch of exactly this size needs."""
-        possible = np.maximum(self.times, 0.0).sum()
+        possible = self.allowance.total
         if possible <= 0:
             raise NothingToAskError(
                 "no arm may be chosen: every arm has been used up, has failed too often or is not eligible"
@@ -52,11 +54,11 @@ class Eligibility:
             )
 
     @property
-    def others(self) -> Floats:
+    def others(self) -> Allowance:
         """The number of times that each arm may be chosen after those that come first."""
-        times = self.times.copy()
-        times[self.first] = 0.0
-        return times
+        others = self.allowance.copy()
+        others.close(self.first.tolist())
+        return others
 
 
 def eligibility(
@@ -70,28 +72,31 @@ def eligibility(
     size: int,
 ) -> Eligibility:
     """The eligibility for a batch of at least `size` arms; the settings are those of `Optimizer`."""
-    times = np.full(pool.n_arms, np.inf)
-    if repeats not in ("allow", "fresh"):
-        times[:] = 1.0 if repeats == "forbid" else float(repeats)
-        times[history.arms] -= history.counts
-        for arm, pulls in tickets.pending_counts().items():
-            times[arm] -= pulls
-    if max_failures is not None:
-        for arm, failed in tickets.failures.items():
-            if failed >= max_failures:
-                times[arm] = 0.0
-    if eligible is not None:
-        times[~_mask(eligible, pool)] = 0.0
-    no_arms = np.empty(0, dtype=np.int64)
+    no_arms, n_arms = np.empty(0, dtype=np.int64), pool.n_arms
     used_up = repeats != "allow" or bool(tickets.failures)
-    if repeats != "fresh":
-        return Eligibility(times, no_arms, used_up)
-    fresh = np.minimum(times, 1.0)
-    fresh[history.arms] = 0.0
-    fresh[list(tickets.pending.values())] = 0.0
-    untried = np.flatnonzero(fresh > 0)
-    enough = len(untried) >= size
-    return Eligibility(fresh, no_arms, used_up) if enough else Eligibility(times, untried, used_up)
+    mask = None if eligible is None else _mask(eligible, pool)
+    most_failures = math.inf if max_failures is None else max_failures
+    failed = {arm: 0.0 for arm, times in tickets.failures.items() if times >= most_failures}
+    if repeats in ("allow", "fresh"):
+        again = Allowance(n_arms, exceptions=failed, mask=mask)
+    else:
+        most = 1.0 if repeats == "forbid" else float(repeats)
+        left = {arm: most - pulls for arm, pulls in _pulls(history, tickets).items()}
+        return Eligibility(Allowance(n_arms, most, exceptions=left | failed, mask=mask), no_arms, used_up)
+    if repeats == "allow":
+        return Eligibility(again, no_arms, used_up)
+    tried = dict.fromkeys([*history.arms.tolist(), *tickets.pending.values()], 0.0)
+    fresh = Allowance(n_arms, 1.0, exceptions=tried | failed, mask=mask)
+    enough = fresh.n_open >= size
+    return Eligibility(fresh, no_arms, used_up) if enough else Eligibility(again, fresh.open_arms(), used_up)
+
+
+def _pulls(history: History, tickets: Tickets) -> dict[int, float]:
+    """The number of pulls of each arm, including those that are pending."""
+    pulls = dict(zip(history.arms.tolist(), history.counts.tolist(), strict=True))
+    for arm, times in tickets.pending_counts().items():
+        pulls[arm] = pulls.get(arm, 0.0) + times
+    return pulls
 
 
 def _mask(eligible: Any, pool: Pool) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -16,6 +16,7 @@ from manyarms.learning import Targets, learn, should_refit
 from manyarms.policies import Sparse
 from manyarms.pool.pool import Pool
 from manyarms.posterior.history import History, grouped
+from manyarms.posterior.shard import ArmValues
 from manyarms.posterior.sparse_gp import SparseGP
 from manyarms.posterior.state import PosteriorState
 from manyarms.run.belief import Belief, Memory
@@ -54,13 +55,14 @@ def with_feedback(context: RunContext, state: RunState) -> RunState:
 def conditioned(belief: Belief, arms: Ints, values: Floats, rng: np.random.Generator) -> Belief:
     """The belief after renewing the sketch and conditioning on these pulls."""
     state, memory = belief.state, belief.memory
-    leverage = state.leverage[arms]
+    known = state.at(arms)
+    leverage = known.leverage
     pulled = grouped(arms, values)
     draw, candidates = _draw(belief, *pulled[:2], rng)
     fresh = _outside_sketch(belief, draw.arms)
     compact = _should_compact(belief, len(draw.arms), len(fresh), len(pulled[0]))
     after = Memory(
-        norm_bound=_doubled_norm_bound(belief, arms, values),
+        norm_bound=_doubled_norm_bound(belief, known, values),
         triple_log_sum=memory.triple_log_sum + float(np.log1p(3 * leverage).sum()),
         log_sum=memory.log_sum + (float(np.log1p(leverage).sum()) if state.pulls else 0.0),
         drawn=draw.arms,
@@ -138,7 +140,7 @@ def _redrawn(belief: Belief, rng: np.random.Generator) -> Belief:
     if not len(state.arms):
         return belief
     not_drawn = np.full(len(state.arms), -1.0)
-    draw = _inducing_draw(belief, state.arms, state.counts, not_drawn, state.leverage[state.arms], rng)
+    draw = _inducing_draw(belief, state.arms, state.counts, not_drawn, state.pulled_leverage, rng)
     memory = replace(
         belief.memory,
         drawn=draw.arms,
@@ -161,7 +163,9 @@ def _draw(belief: Belief, new: Ints, pulls: Floats, rng: np.random.Generator) ->
         drawn = dict(zip(memory.drawn.tolist(), memory.probabilities.tolist(), strict=True))
         fresh = set(new.tolist())
         inclusion = np.array([drawn.get(arm) or (-1.0 if arm in fresh else 0.0) for arm in arms.tolist()])
-    leverage = state.leverage[arms]  # from before the update
+    leverage = state.pulled_leverage  # from before the update
+    if len(arms) > len(leverage):
+        leverage = np.concatenate([leverage, state.at(arms[len(leverage) :]).leverage])
     return _inducing_draw(belief, arms, counts, inclusion, leverage, rng), len(arms)
 
 
@@ -170,13 +174,12 @@ def _outside_sketch(belief: Belief, drawn: Ints) -> Ints:
 
     An arm of the last draw that is not in the sketch was already in its span, which has only grown since.
     """
-    known = np.zeros(belief.process.pool.n_arms, dtype=bool)  # faster than np.isin on a few hundred arms
-    known[belief.state.inducing] = True
-    fresh = drawn[~known[drawn]]
+    known = set(belief.state.inducing.tolist())
+    fresh = [arm for arm in drawn.tolist() if arm not in known]
     if len(fresh) > 1:
-        known[belief.memory.drawn] = True
-        fresh = fresh[~known[fresh]]
-    return fresh
+        known.update(belief.memory.drawn.tolist())
+        fresh = [arm for arm in fresh if arm not in known]
+    return np.array(fresh, dtype=np.int64)
 
 
 def _inducing_draw(
@@ -217,7 +220,7 @@ def _should_compact(belief: Belief, drawn: int, fresh: int, pulled: int) -> bool
     return outgrown and (limit == 1.0 or belief.memory.renewals >= drawn / _REBUILD_PAYS)
 
 
-def _doubled_norm_bound(belief: Belief, arms: Ints, values: Floats) -> float:
+def _doubled_norm_bound(belief: Belief, known: ArmValues, values: Floats) -> float:
     """F after guess-and-double: F is doubled as long as a reward is outside its confidence interval.
 
     If a larger F would not widen the interval (because the width is a number, or the arm has no variance), it
@@ -227,9 +230,9 @@ def _doubled_norm_bound(belief: Belief, arms: Ints, values: Floats) -> float:
     if belief.policy.norm_bound != "double":
         return bound
     state: PosteriorState = belief.state
-    stds = np.sqrt(state.leverage[arms])
+    stds = np.sqrt(known.leverage)
     uncertain = stds > 1e-6 * np.sqrt(state.prior_max / state.ridge)
-    errors = np.abs(values - state.mean[arms])[uncertain]
+    errors = np.abs(values - known.mean)[uncertain]
     for _ in range(_MAX_DOUBLINGS):
         given = belief.policy.assumptions(bound)
         width = belief.width(bound)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
+from manyarms.choice.highest import BoundRule, highest
 from manyarms.embeddings.nystrom import covariances
+from manyarms.pool.allowance import Allowance
 from manyarms.run.belief import Belief
 from manyarms.support.validation import Floats, Ints
 
@@ -20,13 +24,12 @@ def joint_draws(belief: Belief, arm: int, rng: np.random.Generator) -> tuple[Int
     The others are the arms with the highest mean + 3 posterior standard deviations.
     """
     state = belief.state
-    top = state.mean + _REACH * np.sqrt(state.variance)
-    top[arm] = np.inf
-    size = min(MOST_ARMS, len(top))
-    arms = np.sort(np.argpartition(-top, size - 1)[:size])
+    rule, everyone = BoundRule(_REACH * math.sqrt(state.ridge)), Allowance(state.over_pool.n_arms)
+    rivals = highest(state.over_pool, rule, everyone, np.array([arm]), MOST_ARMS - 1).arms
+    arms = np.sort(np.append(rivals, arm))
     values, vectors = np.linalg.eigh(posterior_covariance(belief, arms))
     root = belief.std_factor * vectors * np.sqrt(np.maximum(values, 0.0))
-    return arms, state.mean[arms] + rng.standard_normal((N_DRAWS, size)) @ root.T
+    return arms, state.at(arms).mean + rng.standard_normal((N_DRAWS, len(arms))) @ root.T
 
 
 def posterior_covariance(belief: Belief, arms: Ints) -> Floats:
@@ -35,6 +38,6 @@ def posterior_covariance(belief: Belief, arms: Ints) -> Floats:
     z = state.rows(arms)
     covariance = state.ridge * (z @ state.weights.precision.apply(z.T))
     if state.keeps_residual:
-        features = process.pool.features[arms]
+        features = process.pool.take(arms)
         covariance += covariances(process.kernel, features, features) - z @ z.T
     return np.asarray(0.5 * (covariance + covariance.T))

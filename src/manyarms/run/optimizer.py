@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from manyarms.choice.prior_draws import CorrectedPrior
 from manyarms.choice.prior_features import prior_over
 from manyarms.choice.thompson_draws import FunctionDraws, draw_functions
+from manyarms.engines.base import Engine
 from manyarms.errors import NoResultsError
 from manyarms.learning import LearnedModel, Prepared
 from manyarms.policies import Policy
@@ -80,6 +81,8 @@ class Optimizer:
     lazy: if False, every upper bound is computed for every pick. This is slow and serves as a reference.
     minimize: search for the smallest reward instead of the largest.
     prepared: the result of `manyarms.learning.prepare` for this pool, if it has been computed already.
+    engine: where the pool is held and worked on, such as `manyarms.engines.Local(threads=4)`; the arms chosen
+        do not depend on it. By default, large pools use all cores.
 
     The run is one frozen `RunState` with its `RunContext`. A call computes the next state and then replaces
     the present one, so a call that fails changes nothing.
@@ -98,10 +101,11 @@ class Optimizer:
         lazy: bool = True,
         minimize: bool = False,
         prepared: Prepared | None = None,
+        engine: Engine | None = None,
     ) -> None:
         context = RunContext.checked(
             pool, policy, seed, budget=budget, repeats=repeats, max_failures=max_failures, storage=storage,
-            lazy=lazy, minimize=minimize, prepared=prepared,
+            lazy=lazy, minimize=minimize, prepared=prepared, engine=engine,
         )  # fmt: skip
         self._move(context, RunState.initial(context))
 
@@ -299,8 +303,12 @@ class Optimizer:
         deviation above and below it.
         """
         belief = self._looked_ahead().belief
-        chosen: Any = slice(None) if arms is None else self.pool.arms_of(arms)
-        return self._scale(belief.model).spread(belief.state.mean[chosen].copy(), belief.std(chosen))
+        if arms is None:
+            mean, leverage = belief.state.mean.copy(), belief.state.leverage
+        else:
+            known = belief.state.at(self.pool.arms_of(arms))
+            mean, leverage = known.mean, known.leverage
+        return self._scale(belief.model).spread(mean, belief.std(leverage))
 
     def interval(self, arms: ArrayLike, share: float = 0.9) -> tuple[Floats, Floats]:
         """Prediction intervals for a new reward of each of these arms, including its noise.
@@ -311,9 +319,9 @@ class Optimizer:
         Returns the lower and the upper ends of the intervals, in reward units.
         """
         belief = self._looked_ahead().belief
-        chosen, noise = self.pool.arms_of(arms), belief.policy.noise_std
+        known, noise = belief.state.at(self.pool.arms_of(arms)), belief.policy.noise_std
         assert noise is not None
-        middle, std = belief.state.mean[chosen], np.hypot(belief.std(chosen), noise)
+        middle, std = known.mean, np.hypot(belief.std(known.leverage), noise)
         reach = NormalDist().inv_cdf(0.5 + 0.5 * probability("share", share)) * std
         return self._scale(belief.model).interval(middle - reach, middle + reach)
 
@@ -345,10 +353,11 @@ class Optimizer:
             )
         belief = self._looked_ahead().belief
         state, scale, arms = belief.state, self._scale(belief.model), history.arms
-        place = int(np.argmax(state.mean[arms]))
-        arm = int(arms[place])
-        middle, spread = state.mean[[arm]], belief.std([arm])
-        reach = NINETY * spread if belief.model else belief.width() * np.sqrt(state.leverage[[arm]])
+        known = state.at(arms)
+        place = int(np.argmax(known.mean))
+        arm, here = int(arms[place]), slice(place, place + 1)
+        middle, spread = known.mean[here], belief.std(known.leverage[here])
+        reach = NINETY * spread if belief.model else belief.width() * np.sqrt(known.leverage[here])
         mean, std = scale.spread(middle, spread)
         lower, upper = scale.interval(middle - reach, middle + reach)
         pulls = int(history.counts[place])
@@ -389,11 +398,18 @@ class Optimizer:
         return CompactState.of(self._context, self._state)
 
     @classmethod
-    def load(cls, path: str | Path, pool: Pool | None = None, policy: Policy | None = None) -> Optimizer:
+    def load(
+        cls,
+        path: str | Path,
+        pool: Pool | None = None,
+        policy: Policy | None = None,
+        engine: Engine | None = None,
+    ) -> Optimizer:
         """Read a saved run, which continues bit for bit as if it had not been interrupted.
 
         path: the file that `save` wrote.
         pool: needed only if the arms are Python objects, which are not in the file; it must be the same pool.
         policy: needed only if the policy or its kernel is not one of this package.
+        engine: as for a new run; it need not be the one that the run was saved on.
         """
-        return cls.of(*checkpoint.load(Path(path), pool, policy))
+        return cls.of(*checkpoint.load(Path(path), pool, policy, engine))

@@ -1,0 +1,149 @@
+"""The highest upper bounds of the arms that may be chosen: what each shard finds, and how the answers join.
+
+Bounds are mean + width·σ̃ at the last feedback. Ties go to the lowest index; bounds count as tied if rounding
+errors can explain their difference (`TIE`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from manyarms.pool.allowance import Allowance, OpenArms
+from manyarms.posterior.over_pool import OverPool
+from manyarms.posterior.shard import Shard, Version
+from manyarms.support.validation import Floats, Ints
+
+TIE = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-6}
+_NOTHING = -np.inf
+
+
+@dataclass(frozen=True)
+class BoundRule:
+    """Which bounds are compared: width·σ̃, plus the mean unless `mean` is False."""
+
+    width: float
+    mean: bool = True
+
+    def of(self, version: Version) -> Floats:
+        """The bounds of all arms of a shard."""
+        bounds = self.width * version.std
+        if self.mean:
+            bounds += version.values.mean
+        return bounds
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The highest bound, the lowest index that is tied with it (−1 if there is no arm), and its σ̃².
+
+    `scale` is the largest absolute bound of any arm, also of those that may not be chosen; ties are judged
+    relative to it.
+    """
+
+    bound: float
+    arm: int
+    leverage: float
+    scale: float
+
+
+@dataclass(frozen=True)
+class Highest:
+    """The arms with the highest bounds in decreasing order, and the bound of the next one."""
+
+    arms: Ints
+    bounds: Floats
+    beyond: float
+    scale: float
+
+
+# ---------------------------------------------------------------------- in a shard
+
+
+def peak_in(shard: Shard, version: Version, rule: BoundRule, may: OpenArms, tie: float) -> Peak:
+    """The peak of one shard."""
+    bounds, scale = _open_bounds(version, rule, may)
+    best = float(bounds.max())
+    return _first_reaching(shard, version, bounds, best - tie * scale, scale)
+
+
+def reaching_in(shard: Shard, version: Version, rule: BoundRule, may: OpenArms, threshold: float) -> Peak:
+    """The first arm of one shard whose bound reaches the threshold."""
+    bounds, scale = _open_bounds(version, rule, may)
+    return _first_reaching(shard, version, bounds, threshold, scale)
+
+
+def highest_in(
+    shard: Shard, version: Version, rule: BoundRule, may: OpenArms, skip: Ints, most: int
+) -> Highest:
+    """The highest bounds of one shard; `skip` are arms of the pool that are left out."""
+    bounds, scale = _open_bounds(version, rule, may)
+    bounds[shard.local(skip)] = _NOTHING
+    some = most < len(bounds)
+    places = np.argpartition(-bounds, most)[: most + 1] if some else np.arange(len(bounds))
+    places = places[np.lexsort((places, -bounds[places]))]
+    found = bounds[places]
+    found = found[found > _NOTHING]
+    places = places[: len(found)]
+    beyond = float(found[most]) if len(found) > most else _NOTHING
+    return Highest(places[:most] + shard.first, found[:most], beyond, scale)
+
+
+def _open_bounds(version: Version, rule: BoundRule, may: OpenArms) -> tuple[Floats, float]:
+    """The bounds of a shard, −inf for arms that may not be chosen, and the largest absolute one of all."""
+    bounds = rule.of(version)
+    scale = max(float(np.abs(bounds).max()), 1e-300)
+    if not may.all_open:
+        if may.by_default and may.mask is None:
+            bounds[may.exceptions] = _NOTHING
+        else:
+            bounds[~may.flags(len(bounds))] = _NOTHING
+    return bounds, scale
+
+
+def _first_reaching(shard: Shard, version: Version, bounds: Floats, threshold: float, scale: float) -> Peak:
+    best = float(bounds.max())
+    if best == _NOTHING or best < threshold:
+        return Peak(_NOTHING, -1, 0.0, scale)
+    place = int(np.argmax(bounds >= threshold))
+    return Peak(best, shard.first + place, float(version.leverage[place]), scale)
+
+
+# ---------------------------------------------------------------------- over the pool
+
+
+def peak(over_pool: OverPool, rule: BoundRule, allowance: Allowance, tie: float) -> Peak:
+    """The highest bound of the pool."""
+    may = [allowance.within(*ends) for ends in over_pool.ranges]
+    found = over_pool.map_each(peak_in, [(rule, part, tie) for part in may])
+    if len(found) == 1:
+        only: Peak = found[0]
+        return only
+    best, scale = max(part.bound for part in found), max(part.scale for part in found)
+    threshold = best - tie * scale
+    if best == _NOTHING:
+        return Peak(best, -1, 0.0, scale)
+    first = next(i for i, part in enumerate(found) if part.bound >= threshold)
+    calls = [(rule, may[i], threshold) if i == first else None for i in range(len(found))]
+    tied: Peak = over_pool.map_each(reaching_in, calls)[first]
+    return Peak(best, tied.arm, tied.leverage, scale)
+
+
+def highest(over_pool: OverPool, rule: BoundRule, allowance: Allowance, skip: Ints, most: int) -> Highest:
+    """The arms of the pool with the highest bounds; `skip` are arms to leave out."""
+    calls = []
+    for first, stop in over_pool.ranges:
+        inside = skip if len(over_pool.ranges) == 1 else skip[(skip >= first) & (skip < stop)]
+        calls.append((rule, allowance.within(first, stop), inside, most))
+    found = over_pool.map_each(highest_in, calls)
+    if len(found) == 1:
+        only: Highest = found[0]
+        return only
+    arms = np.concatenate([part.arms for part in found])
+    bounds = np.concatenate([part.bounds for part in found])
+    order = np.lexsort((arms, -bounds))
+    rest = [float(bounds[order[most]])] if len(order) > most else []
+    beyond = max([*rest, *(part.beyond for part in found)])
+    kept = order[:most]
+    return Highest(arms[kept], bounds[kept], beyond, max(part.scale for part in found))

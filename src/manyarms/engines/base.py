@@ -1,0 +1,54 @@
+"""What an engine does: it places the shards of a pool, and carries calls to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from manyarms.pool.pool import Pool
+from manyarms.support.validation import Ints
+
+BLOCK = 1 << 14  # arms; shards begin at multiples of it, so every pass cuts the pool at the same places
+
+
+class Shards(Protocol):
+    """The shards of one pool, wherever they live."""
+
+    starts: list[int]  # the first arm of each shard, and the number of arms
+
+    def each(self, method: str, calls: Sequence[tuple[Any, ...] | None]) -> list[Any]:
+        """Call a method of each shard with its own arguments; None leaves a shard out (and gives None)."""
+
+    def release(self, method: str, number: int) -> None:
+        """Let every shard forget what has this number, by a method of its own: nothing refers to it any more.
+
+        It is called when an object is deleted, by any thread, and must not wait.
+        """
+
+    def extended(self, pool: Pool) -> Shards:
+        """The shards of a larger pool that begins with the present arms; versions of it are made anew."""
+
+
+class Engine(Protocol):
+    """Something that places shards."""
+
+    def place(self, pool: Pool, make: Callable[[Pool, int], Any]) -> Shards:
+        """The shards of a pool; `make(part, first)` makes the shard that begins with arm `first`."""
+
+
+def cuts(n_arms: int, shards: int) -> list[int]:
+    """The first arm of each shard and the number of arms; there are fewer shards if there are few blocks."""
+    blocks = -(-n_arms // BLOCK)
+    shards = min(shards, blocks)
+    return [min(n_arms, BLOCK * (i * blocks // shards)) for i in range(shards)] + [n_arms]
+
+
+def by_shard(starts: Sequence[int], arms: Ints) -> list[Ints | None]:
+    """For each shard, the positions in `arms` of its arms, or None if it has none."""
+    owners = np.searchsorted(np.asarray(starts[1:]), arms, side="right")
+    found: list[Ints | None] = [None] * (len(starts) - 1)
+    for owner in np.unique(owners).tolist():
+        found[owner] = np.flatnonzero(owners == owner)
+    return found

@@ -1,0 +1,170 @@
+"""The pool side of one posterior state: a version that all shards hold, and what can be asked of it."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from itertools import count, pairwise
+from typing import Any
+
+import numpy as np
+
+from manyarms.engines.base import Shards, by_shard
+from manyarms.posterior.pool_step import LeverageScale, Rebuild, Start, Step, ValueRule
+from manyarms.posterior.shard import VALUES, ArmValues
+from manyarms.support.validation import Floats, Ints
+
+_NUMBERS = count()  # of versions; unique in this process, whatever shards they belong to
+
+
+class OverPool:
+    """One version of the posterior over all arms. It is never changed; steps make new versions.
+
+    The shards forget the version when nothing refers to this object any more.
+    """
+
+    def __init__(self, shards: Shards) -> None:
+        self.shards, self.number = shards, next(_NUMBERS)
+        self._watch()
+
+    def _watch(self) -> None:
+        weakref.finalize(self, self.shards.release, "release", self.number).atexit = False
+
+    def __setstate__(self, attributes: dict[str, Any]) -> None:
+        vars(self).update(attributes)
+        self._watch()
+
+    @property
+    def n_arms(self) -> int:
+        """The number of arms of the pool."""
+        return self.shards.starts[-1]
+
+    # ------------------------------------------------------------------ making versions
+
+    @classmethod
+    def started(cls, shards: Shards, start: Start, ridge: float, keeps_residual: bool) -> OverPool:
+        """The version before any pull; `prior_max` is 0 if every prior variance is 0."""
+        new = cls(shards)
+        scale = LeverageScale(ridge, 0, 0.0, keeps_residual)
+        largest = max(new._all("start", new.number, start, scale))
+        new._all("scaled", new.number, LeverageScale(ridge, 0, largest, keeps_residual))
+        new.prior_max = largest
+        return new
+
+    prior_max: float = 0.0
+
+    def advanced(self, step: Step) -> OverPool:
+        """The version after a step."""
+        return self._next("advance", step)
+
+    def rebuilt(self, message: Rebuild) -> OverPool:
+        """The version with everything computed from scratch."""
+        return self._next("rebuild", message)
+
+    def revalued(self, embedding: Any, rule: ValueRule, scale: LeverageScale) -> OverPool:
+        """The version with the same columns and all values computed by this rule."""
+        return self._next("revalue", embedding, rule, scale)
+
+    def refitted(self, vector: Floats) -> OverPool:
+        """The version with the mean zᵀw of another weight vector w."""
+        return self._next("refit", vector)
+
+    def restored(self, arrays: dict[str, Any], scale: LeverageScale) -> OverPool:
+        """The version with these columns and values of the first arms, as `to_plain` gave them.
+
+        `arrays["embedding"]` and `arrays["rule"]` give those of further arms.
+        """
+        new, calls, starts = OverPool(self.shards), [], self.shards.starts
+        for first, stop in pairwise(starts):
+            part = {name: arrays[name][first:stop] for name in VALUES}
+            part["columns"] = [columns[first:stop] for columns in arrays["columns"]]
+            part |= {name: arrays[name] for name in ("size", "embedding", "rule") if name in arrays}
+            calls.append((self.number, new.number, part, scale))
+        self.shards.each("restore", calls)
+        new.prior_max = self.prior_max
+        return new
+
+    def _next(self, method: str, *args: Any) -> OverPool:
+        new = OverPool(self.shards)
+        new.prior_max = self.prior_max
+        self._all(method, self.number, new.number, *args)
+        return new
+
+    # ------------------------------------------------------------------ reading
+
+    def at(self, arms: Ints) -> ArmValues:
+        """What is known about these arms."""
+        if len(self.shards.starts) == 2:
+            found: ArmValues = self.shards.each("at", [(self.number, arms)])[0]
+            return found
+        parts = self._where("at", arms)
+        names = ("mean", "leverage", "residual", "prior")
+        values = {name: np.empty(len(arms)) for name in names}
+        for places, part in parts:
+            for name in names:
+                values[name][places] = getattr(part, name)
+        return ArmValues(**values)
+
+    def rows(self, arms: Ints) -> Floats:
+        """z(x) of these arms in double precision, len(arms) × m."""
+        if len(self.shards.starts) == 2 or not len(arms):
+            rows: Floats = self.shards.each("rows", self._first_only(arms))[0]
+            return rows
+        parts = self._where("rows", arms)
+        joined = np.empty((len(arms), parts[0][1].shape[1]))
+        for places, part in parts:
+            joined[places] = part
+        return joined
+
+    def whole(self, name: str) -> Any:
+        """One value of every arm of the pool: "mean", "leverage", "residual", "quadratic" or "prior"."""
+        return joined(self._all("whole", self.number, name))
+
+    def columns(self) -> list[Any]:
+        """z of every arm, as parts of rows × columns."""
+        parts = self._all("whole", self.number, "columns")
+        return parts[0] if len(parts) == 1 else [np.concatenate(part) for part in zip(*parts, strict=True)]
+
+    def forms(self, vectors: Floats) -> Floats:
+        """vᵀz(x) of every arm for each column v of the m × r matrix `vectors`: r × A, in one pass."""
+        found: Floats = joined(self._all("forms", self.number, vectors), axis=1)
+        return found
+
+    def map(self, function: Callable[..., Any], *args: Any) -> list[Any]:
+        """`function(shard, version, *args)` for each shard."""
+        return self._all("run", function, self.number, *args)
+
+    def map_each(self, function: Callable[..., Any], calls: Sequence[tuple[Any, ...] | None]) -> list[Any]:
+        """`function(shard, version, *args)` for each shard with its own arguments; None leaves one out."""
+        return self.shards.each(
+            "run", [None if args is None else (function, self.number, *args) for args in calls]
+        )
+
+    @property
+    def ranges(self) -> list[tuple[int, int]]:
+        """The first arm and the end of each shard."""
+        starts = self.shards.starts
+        return list(pairwise(starts))
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes allocated for columns."""
+        return sum(self._all("nbytes", self.number))
+
+    def _all(self, method: str, *args: Any) -> list[Any]:
+        return self.shards.each(method, [args] * (len(self.shards.starts) - 1))
+
+    def _first_only(self, arms: Ints) -> list[tuple[Any, ...] | None]:
+        return [(self.number, arms), *[None] * (len(self.shards.starts) - 2)]
+
+    def _where(self, method: str, arms: Ints) -> list[tuple[Ints, Any]]:
+        """For each shard with some of these arms, their positions in `arms` and what it answered."""
+        places = by_shard(self.shards.starts, arms)
+        calls = [None if here is None else (self.number, arms[here]) for here in places]
+        found = self.shards.each(method, calls)
+        return [(here, part) for here, part in zip(places, found, strict=True) if here is not None]
+
+
+def joined(parts: list[Any], axis: int = 0) -> Any:
+    """Arrays of consecutive shards as one; the array itself if there is one shard."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=axis)

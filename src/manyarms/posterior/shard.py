@@ -1,0 +1,276 @@
+"""A shard: a contiguous range of arms, and everything about them that has their number.
+
+It holds their features, the stored columns of z, residual, quadratic form and mean. The driver
+(`sparse_gp.py`) sends it small messages (`pool_step.py`) and asks for a few arms at a time. A shard keeps one
+record for each version of the posterior in use, addressed by a number; versions that follow each other share
+the stored columns.
+
+Where blocks are cut does not depend on the division into shards, so neither do the values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from manyarms.embeddings.nystrom import covariances
+from manyarms.errors import InvalidKernelError
+from manyarms.kernels import KernelLike
+from manyarms.pool.pool import Pool
+from manyarms.posterior.pool_step import (
+    LeverageScale,
+    PoolValues,
+    Rebuild,
+    Start,
+    Step,
+    ValueRule,
+    new_columns,
+)
+from manyarms.support.column_store import Columns
+from manyarms.support.validation import Floats, Ints
+
+VALUES = ("residual", "quadratic", "mean")
+_REBUILD_ROWS = 1 << 12  # rows of z that are computed together stay in the cache
+
+
+@dataclass(frozen=True)
+class ArmValues:
+    """What is known about some arms: mean, leverage, residual k − ‖z‖² and prior variance k."""
+
+    mean: Floats
+    leverage: Floats
+    residual: Floats
+    prior: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Version:
+    """The arms of a shard in one state of the posterior."""
+
+    start: Start
+    prior: Floats  # k(x, x)
+    columns: Columns  # z; the first `size` columns belong to this version
+    size: int
+    values: PoolValues
+    scale: LeverageScale
+    notes: dict[str, Any] = field(default_factory=dict)  # what other parts keep with this version
+
+    @cached_property
+    def leverage(self) -> Floats:
+        """σ̃² of every arm of the shard on the ridge-leverage scale."""
+        return self.scale.leverage(self.values, self.prior)
+
+    @cached_property
+    def std(self) -> Floats:
+        """√σ̃²."""
+        return np.sqrt(self.leverage)
+
+
+class Shard:
+    """The arms from `first` on that `pool` holds; every method names the version that it reads or makes."""
+
+    def __init__(self, pool: Pool, first: int) -> None:
+        self.pool, self.first = pool, first
+        self.versions: dict[int, Version] = {}
+        self.placed: dict[int, Any] = {}  # what other parts keep with the arms, for any version
+        self._lock = Lock()  # held by the one who appends columns
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the lock, which belongs to a process."""
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, attributes: dict[str, Any]) -> None:
+        vars(self).update(attributes, _lock=Lock())
+
+    @property
+    def n_arms(self) -> int:
+        """The number of arms of this shard."""
+        return self.pool.n_arms
+
+    def local(self, arms: Ints) -> Ints:
+        """Positions within this shard of arms of the pool."""
+        return arms - self.first if self.first else arms
+
+    # ------------------------------------------------------------------ making versions
+
+    def start(self, new: int, start: Start, scale: LeverageScale) -> float:
+        """Begin a chain: mean 0, leverage k/λ and no columns. The largest k(x, x)."""
+        prior = np.concatenate(
+            [prior_variances(start.kernel, block) for _, block in self.pool.blocks(bytes_per_arm=64)]
+        )
+        values = PoolValues(prior.copy(), np.zeros_like(prior), np.zeros_like(prior))
+        self.versions[new] = Version(start, prior, Columns(len(prior), start.storage), 0, values, scale)
+        return float(prior.max())
+
+    def scaled(self, number: int, scale: LeverageScale) -> None:
+        """Complete a started version, once the largest prior variance of all shards is known."""
+        self.versions[number] = replace(self.versions[number], scale=scale)
+
+    def advance(self, old: int, new: int, step: Step) -> None:
+        """Append columns and condition on pulls, in one pass over the stored columns."""
+        with self._lock:
+            version = self._with_own_columns(self.versions[old])
+            a = len(step.accepted)
+            if step.border is not None:
+                version.columns.reserve(version.size + a)
+            values = self._stepped(version, step)
+            here = step.accepted[(step.accepted >= self.first) & (step.accepted < self.first + self.n_arms)]
+            values.residual[self.local(here)] = 0.0
+            self.versions[new] = replace(
+                version, size=version.size + a, values=values, scale=step.scale, notes={}
+            )
+
+    def rebuild(self, old: int, new: int, message: Rebuild) -> None:
+        """Compute all columns and values from scratch."""
+        version, embedding = self.versions[old], message.embedding
+        m = embedding.dimension
+        columns, values = Columns(self.n_arms, version.start.storage, m), empty_values(self.n_arms)
+        for where, block in self.pool.blocks(bytes_per_arm=8 * (3 * m + 8), most=_REBUILD_ROWS):
+            Z = embedding.matrix(block)
+            columns.write(where, 0, Z)
+            _write_values(values, where, message.rule.values(Z, version.prior[where]))
+        self.versions[new] = Version(version.start, version.prior, columns, m, values, message.scale)
+
+    def revalue(self, old: int, new: int, embedding: Any, rule: ValueRule, scale: LeverageScale) -> None:
+        """Keep the columns, and compute the values of every arm by this rule from z of this embedding."""
+        version, values = self.versions[old], empty_values(self.n_arms)
+        for where, block in self.pool.blocks(bytes_per_arm=24 * version.size):
+            _write_values(values, where, rule.values(embedding.matrix(block), version.prior[where]))
+        self.versions[new] = replace(version, values=values, scale=scale, notes={})
+
+    def refit(self, old: int, new: int, vector: Floats) -> None:
+        """Replace the mean by zᵀw for another weight vector w."""
+        version = self.versions[old]
+        values = replace(version.values, mean=self.forms(old, vector[:, None])[0])
+        self.versions[new] = replace(version, values=values, notes={})
+
+    def restore(self, old: int, new: int, arrays: Mapping[str, Any], scale: LeverageScale) -> None:
+        """A version with these columns (a list of parts) and values for its first arms, as `whole` gave them.
+
+        Arms after those get their columns from `embedding` and their values from `rule`, if there are any.
+        """
+        version, known = self.versions[old], len(arrays["mean"])
+        columns = Columns(self.n_arms, version.start.storage, arrays["size"])
+        columns.write_parts(slice(0, known), arrays["columns"])
+        values = empty_values(self.n_arms)
+        for name in VALUES:
+            getattr(values, name)[:known] = arrays[name]
+        if known < self.n_arms:
+            bytes_per_arm = 8 * (5 * arrays["size"] + 8)
+            for where, block in self.pool.blocks(bytes_per_arm=bytes_per_arm, first=known):
+                Z = arrays["embedding"].matrix(block)
+                columns.write(where, 0, Z)
+                _write_values(values, where, arrays["rule"].values(Z, version.prior[where]))
+        self.versions[new] = Version(version.start, version.prior, columns, arrays["size"], values, scale)
+
+    def release(self, number: int) -> None:
+        """Forget a version."""
+        self.versions.pop(number, None)
+
+    def _with_own_columns(self, version: Version) -> Version:
+        """The version on columns that nobody else has written behind; a copy if somebody has."""
+        for other in list(self.versions.values()):
+            if other.columns is version.columns and other.size > version.size:
+                columns = Columns(self.n_arms, version.start.storage, version.size)
+                columns.write_parts(slice(None), version.columns.parts(version.size))
+                return replace(version, columns=columns)
+        return version
+
+    def _stepped(self, version: Version, step: Step) -> PoolValues:
+        """The values after a step; the new columns are written behind those of the version."""
+        forms, border, pulls, m = step.forms, step.border, step.pulls, version.size
+        a, u = len(step.accepted), 0 if pulls is None else len(pulls.gain)
+        seen = self.local(step.seen)
+        parts = []
+        for where, block in self.pool.blocks(bytes_per_arm=8 * (3 * forms.shape[1] + 4 * a + 8)):
+            products = version.columns.product(forms, where)
+            now = PoolValues(*(getattr(version.values, name)[where] for name in VALUES))
+            if border is not None:
+                gram = covariances(version.start.kernel, block, step.points)
+                new = new_columns(border, gram.T, products[:a])
+                new = new.astype(version.start.storage).astype(np.float64)
+                inside = (seen >= where.start) & (seen < where.stop)
+                new[:, seen[inside] - where.start] = step.at_seen[:, inside]
+                version.columns.write(where, m, new.T)
+                now = now.bordered(border, products[a:-u] if u else products[a:], new)
+            if pulls is not None:
+                projections = products[-u:]
+                if border is not None:
+                    projections = projections + pulls.G[m:].T @ new
+                now = now.pulled(pulls, projections)
+            parts.append(now)
+        return parts[0] if len(parts) == 1 else _joined(parts)
+
+    # ------------------------------------------------------------------ reading
+
+    def at(self, number: int, arms: Ints) -> ArmValues:
+        """What is known about these arms of the pool."""
+        version, here = self.versions[number], self.local(arms)
+        return ArmValues(
+            version.values.mean[here], version.leverage[here], version.values.residual[here],
+            version.prior[here],
+        )  # fmt: skip
+
+    def rows(self, number: int, arms: Ints) -> Floats:
+        """z(x) of these arms of the pool in double precision, len(arms) × m."""
+        version = self.versions[number]
+        return version.columns.rows(self.local(arms), version.size)
+
+    def forms(self, number: int, vectors: Floats) -> Floats:
+        """vᵀz(x) of every arm for each column v of `vectors`: r × arms."""
+        columns = self.versions[number].columns
+        parts = [columns.product(vectors, where) for where, _ in self.pool.blocks(8 * 2 * vectors.shape[1])]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+
+    def whole(self, number: int, name: str) -> Any:
+        """One value of every arm of the shard, by its name; or its columns, as a list of parts."""
+        version = self.versions[number]
+        if name == "columns":
+            return version.columns.parts(version.size)
+        return getattr(version if name in ("leverage", "prior") else version.values, name)
+
+    def run(self, function: Callable[..., Any], number: int, *args: Any) -> Any:
+        """`function(shard, version, *args)`, for what other packages compute over the arms of a shard."""
+        return function(self, self.versions[number], *args)
+
+    def place(self, key: int, make: Callable[..., Any], *args: Any) -> None:
+        """Keep `make(pool, *args)` with the arms of this shard, for every version."""
+        self.placed[key] = make(self.pool, *args)
+
+    def displace(self, key: int) -> None:
+        """Forget what `place` made."""
+        self.placed.pop(key, None)
+
+    def nbytes(self, number: int) -> int:
+        """The bytes allocated for columns."""
+        return self.versions[number].columns.nbytes
+
+
+def prior_variances(kernel: KernelLike, features: Any) -> Floats:
+    """k(x, x) of these feature rows, checked to be finite and not negative."""
+    prior = np.asarray(kernel.diag(features), dtype=np.float64)
+    if prior.shape != (len(features),):
+        raise InvalidKernelError(f"{kernel!r}.diag gave shape {prior.shape} for {len(features)} arms")
+    wrong = ~(np.isfinite(prior) & (prior >= 0))
+    if wrong.any():
+        raise InvalidKernelError(f"{kernel!r}.diag gave {prior[wrong][0]}, a variance must be finite and ≥ 0")
+    return prior
+
+
+def empty_values(n_arms: int) -> PoolValues:
+    """Arrays for the values of this many arms."""
+    return PoolValues(np.empty(n_arms), np.empty(n_arms), np.empty(n_arms))
+
+
+def _write_values(values: PoolValues, where: slice, part: PoolValues) -> None:
+    for name in VALUES:
+        getattr(values, name)[where] = getattr(part, name)
+
+
+def _joined(parts: list[PoolValues]) -> PoolValues:
+    return PoolValues(*(np.concatenate([getattr(part, name) for part in parts]) for name in VALUES))
