@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import manyarms as ma
+from manyarms.support.column_store import Columns
 from tests.runs import Problem
 
 KERNELS = {"rbf": ma.RBF(0.3), "matern": ma.Matern(0.5, nu=1.5), "linear": ma.Linear(bias=0.5)}
@@ -67,7 +68,7 @@ def test_a_run_of_repeats_costs_no_pass_over_the_pool():
     opt = ma.Optimizer(problem.pool, ma.BBKB(**problem.settings(batch_ratio=1e9)), seed=0)
     problem.run(opt, 20)
     passes = []
-    columns = type(opt.posterior.state.columns)
+    columns = Columns
     original = columns.product
     columns.product = lambda self, forms, row: passes.append(forms.shape) or original(self, forms, row)
     try:

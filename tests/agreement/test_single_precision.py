@@ -100,5 +100,5 @@ def test_storage_is_half_the_size() -> None:
     for storage in (np.float32, np.float64):
         posterior = ma.Posterior(ma.Pool(features), ma.RBF(0.3), 0.2, storage=storage)
         posterior.append(np.arange(40))
-        sizes[storage] = posterior.state.columns.nbytes
+        sizes[storage] = posterior.state.over_pool.nbytes
     assert sizes[np.float64] == 2 * sizes[np.float32]

@@ -7,7 +7,7 @@ import pytest
 
 import manyarms as ma
 from manyarms.choice.prior_draws import keyed_normals, row_names
-from manyarms.choice.thompson_draws import draw_functions, draws_in_turn
+from manyarms.choice.thompson_draws import Maximisers, draw_functions
 from manyarms.errors import (
     InvalidFeaturesError,
     InvalidKernelError,
@@ -15,6 +15,7 @@ from manyarms.errors import (
     PoolTooLargeError,
     UnsuitableKernelError,
 )
+from manyarms.pool.allowance import Allowance
 from manyarms.sketch.published_sizes import published_size
 
 POOL = ma.Pool(np.random.default_rng(0).random((80, 2)))
@@ -96,12 +97,11 @@ def test_n_draws_are_n_times_one_draw(name):
     rng = np.random.default_rng(3)
     alone = [draw_functions(posterior, prior, 1.5, 1, rng).values[0] for _ in range(4)]
     assert together == pytest.approx(np.array(alone), abs=1e-12)
-    posterior.pool.max_memory, kept = 2**16, posterior.pool.max_memory
-    try:
-        in_turn = list(draws_in_turn(posterior, prior, 1.5, 4, np.random.default_rng(3)))
-    finally:
-        posterior.pool.max_memory = kept
-    assert together == pytest.approx(np.array(in_turn), abs=1e-12)
+    for together_in_memory in (1, 2, 4):
+        in_turn = Maximisers(posterior, prior, 1.5, 4, np.random.default_rng(3), once=False)
+        in_turn._together = together_in_memory
+        everyone = Allowance(posterior.pool.n_arms)
+        assert [in_turn.next(everyone) for _ in range(4)] == together.argmax(axis=1).tolist()
 
 
 def test_a_scale_of_zero_is_the_mean():
