@@ -40,7 +40,9 @@ def problem(seed: int) -> tuple[ma.Pool, np.ndarray]:
     return ma.Pool(features), np.sin(5 * features[:, 0]) + features[:, 1] ** 2
 
 
-def chosen(policy: ma.Policy | None, seed: int, engine: ma.engines.Local, sizes: list[int | None]) -> list[int]:
+def chosen(
+    policy: ma.Policy | None, seed: int, engine: ma.engines.Local, sizes: list[int | None]
+) -> list[int]:
     pool, truth = problem(seed)
     rng = np.random.default_rng(seed)
     opt = ma.Optimizer(pool, policy, seed=seed, engine=engine)
