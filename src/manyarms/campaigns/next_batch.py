@@ -30,6 +30,7 @@ from manyarms.learning import Prepared
 from manyarms.learning.prepared_pool import takes
 from manyarms.policies import Policy, Sparse
 from manyarms.pool.pool import Pool
+from manyarms.run.belief import Belief
 from manyarms.run.compact_state import CompactState
 from manyarms.run.context import RunContext
 from manyarms.run.feedback import relearned, with_feedback, with_oversampling
@@ -42,8 +43,9 @@ from manyarms.support.threads import threads_for
 from manyarms.support.validation import Floats, Ints
 
 BULK = 200  # above this number of new results, the sketch is drawn again
+_KEPT, _THINNED = 1.25, 0.7  # a sketch is kept up to, and thinned to, these multiples of its largest size
 SHARE = 0.9  # the probability of a prediction interval
-_THINNINGS = 20
+_BISECTIONS = 60
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ class Proposal:
     predictions: list[Prediction]
     facts: dict[str, Any]  # the batch's columns in the database
     state: bytes
+    belief: Belief  # what the next ask can start from, in this process
 
 
 @dataclass(frozen=True)
@@ -130,13 +133,18 @@ def values_of(seen: Snapshot) -> list[tuple[int, float]]:
     return [(each.arm, each.value) for each in seen.results if each.value is not None]
 
 
-def current(model_input: ModelInput, seen: Snapshot) -> tuple[Optimizer, Units]:
-    """The run with every result used, ready to be asked, and the units of its rewards."""
+def current(
+    model_input: ModelInput, seen: Snapshot, warm: Belief | None = None
+) -> tuple[Optimizer, Units]:
+    """The run with every result used, ready to be asked, and the units of its rewards.
+
+    A belief `warm` of an earlier ask of the same campaign saves time and does not change the result.
+    """
     with threads_for(model_input.pool.n_arms):
-        return _current(model_input, seen)
+        return _current(model_input, seen, warm)
 
 
-def _current(model_input: ModelInput, seen: Snapshot) -> tuple[Optimizer, Units]:
+def _current(model_input: ModelInput, seen: Snapshot, warm: Belief | None) -> tuple[Optimizer, Units]:
     policy, units = model_input.assumed(seen)
     context = model_input.context(policy)
     saved = None if seen.state is None else CompactState.from_bytes(seen.state)
@@ -160,7 +168,7 @@ def _current(model_input: ModelInput, seen: Snapshot) -> tuple[Optimizer, Units]
     few, state = _thinned(few, state, most_inducing(model_input.pool.n_arms), len(_fresh(seen)))
     learned = CompactState.of(few, state).expanded(arms, model_input.pool.n_arms)
     context = replace(context, policy=few.policy)
-    return Optimizer.of(context, learned.on(context)), units
+    return Optimizer.of(context, learned.on(context, warm)), units
 
 
 def _restored(context: RunContext, saved: CompactState | None, again: bool, corrected: bool) -> RunState:
@@ -202,18 +210,25 @@ def _thinned(context: RunContext, state: RunState, most: int, fresh: int) -> tup
     would enter by it, so the sketch is drawn again. A sketch with fewer arms than a draw asks for widens the
     intervals of the model and costs accuracy of its mean, but never makes it overconfident (theory §2.3).
     """
-    policy = state.belief.policy
-    if not isinstance(policy, Sparse) or (fresh <= BULK and state.belief.state.sketch_size <= most):
+    policy, posterior = state.belief.policy, state.belief.state
+    if not isinstance(policy, Sparse):
         return context, state
-    oversampling = policy.oversampling_at(state.belief.state.pulls)
-    context, state = with_oversampling(context, state, oversampling)
-    for _ in range(_THINNINGS):
-        size = state.belief.state.sketch_size
-        if size <= most:
-            break
-        oversampling *= 0.9 * most / size
-        context, state = with_oversampling(context, state, oversampling)
-    return context, state
+    if fresh <= BULK and posterior.sketch_size <= _KEPT * most:
+        return context, state
+    oversampling = policy.oversampling_at(posterior.pulls)
+    reach = posterior.counts * posterior.pulled_leverage
+    if np.minimum(1.0, oversampling * reach).sum() > _THINNED * most:
+        oversampling = _oversampling_for(reach, _THINNED * most, oversampling)
+    return with_oversampling(context, state, oversampling)
+
+
+def _oversampling_for(reach: Floats, size: float, largest: float) -> float:
+    """q̄ for which a draw with p = min(1, q̄ n σ̃²) has about this size; `reach` holds n σ̃² of each arm."""
+    low, high = 0.0, largest
+    for _ in range(_BISECTIONS):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if np.minimum(1.0, middle * reach).sum() < size else (low, middle)
+    return high
 
 
 def propose(
@@ -223,12 +238,13 @@ def propose(
     at_most: int | None,
     until_gap: float | None = None,
     eligible: Any = None,
+    warm: Belief | None = None,
 ) -> Proposal:
     """The next batch: ended by the stopping rule, limited to `at_most`, or of exactly n candidates.
 
     It is an error if the gap of the certificate is already at most `until_gap`.
     """
-    run, units = current(model_input, seen)
+    run, units = current(model_input, seen, warm)
     certificate = certificate_in_units(run, units, model_input.settings)
     if until_gap is not None:
         check_gap(certificate, until_gap)
@@ -241,7 +257,7 @@ def propose(
     }  # fmt: skip
     names = [str(id) for id in batch.ids]
     saved = replace(run.compact(), certificate=certificate)
-    return Proposal(batch, names, _predictions(run, units, batch.arms), facts, saved.to_bytes())
+    return Proposal(batch, names, _predictions(run, units, batch.arms), facts, saved.to_bytes(), run.state.belief)
 
 
 def _allowed(n_arms: int, eligible: Any, excluded: Sequence[int]) -> Any:

@@ -107,11 +107,15 @@ class ByPrecision:
 
 @dataclass(frozen=True)
 class Rebuild:
-    """Everything from scratch: z by this embedding, and the values by this rule."""
+    """Everything from scratch: z by this embedding, and the values by this rule.
+
+    With `known`, the version has so many columns of the embedding already (`GroupedNystrom.completed`).
+    """
 
     embedding: Embedding
     rule: ValueRule
     scale: LeverageScale
+    known: int = 0
 
 
 @dataclass(frozen=True)

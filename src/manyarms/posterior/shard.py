@@ -126,15 +126,24 @@ class Shard:
             )
 
     def rebuild(self, old: int, new: int, message: Rebuild) -> None:
-        """Compute all columns and values from scratch."""
-        version, embedding = self.versions[old], message.embedding
-        m = embedding.dimension
-        columns, values = Columns(self.n_arms, version.start.storage, m), empty_values(self.n_arms)
-        for where, block in self.pool.blocks(bytes_per_arm=8 * (3 * m + 8), most=_REBUILD_ROWS):
-            Z = embedding.matrix(block)
-            columns.write(where, 0, Z)
-            _write_values(values, where, message.rule.values(Z, version.prior[where]))
-        self.versions[new] = Version(version.start, version.prior, columns, m, values, message.scale)
+        """Compute all columns and values from scratch, or all values and the columns that are not known."""
+        with self._lock:
+            version, embedding, known = self.versions[old], message.embedding, message.known
+            m, values = embedding.dimension, empty_values(self.n_arms)
+            if known:
+                version = self._with_own_columns(version)
+                columns = version.columns
+                columns.reserve(m)
+            else:
+                columns = Columns(self.n_arms, version.start.storage, m)
+            for where, block in self.pool.blocks(bytes_per_arm=8 * (3 * m + 8), most=_REBUILD_ROWS):
+                if known:
+                    Z = embedding.completed(block, columns.block(where, known))  # type: ignore[attr-defined]
+                else:
+                    Z = embedding.matrix(block)
+                columns.write(where, known, Z[:, known:])
+                _write_values(values, where, message.rule.values(Z, version.prior[where]))
+            self.versions[new] = Version(version.start, version.prior, columns, m, values, message.scale)
 
     def revalue(self, old: int, new: int, embedding: Any, rule: ValueRule, scale: LeverageScale) -> None:
         """Keep the columns, and compute the values of every arm by this rule from z of this embedding."""

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from manyarms.embeddings import Embedding, Nystrom
+from manyarms.embeddings.grouped_nystrom import GroupedNystrom
 from manyarms.embeddings.nystrom import (
     MOST_GROWTH,
     SPAN_TOLERANCE,
@@ -32,6 +33,7 @@ from manyarms.engines.local import DEFAULT
 from manyarms.errors import InvalidKernelError, InvalidParameterError
 from manyarms.kernels import KernelLike, as_kernel
 from manyarms.pool.pool import Pool
+from manyarms.posterior.definition import Definition
 from manyarms.posterior.over_pool import OverPool
 from manyarms.posterior.pool_step import ByFactor, ByPrecision, LeverageScale, Rebuild, Start, Step
 from manyarms.posterior.precision import InversePrecision
@@ -102,6 +104,7 @@ class SparseGP:
         none, nothing = np.empty(0, dtype=np.int64), np.empty(0)
         return PosteriorState(
             inducing=none,
+            groups=(),
             arms=none,
             counts=nothing,
             sums=nothing,
@@ -174,6 +177,7 @@ class SparseGP:
         return replace(
             state,
             inducing=np.concatenate([state.inducing, accepted]),
+            groups=(*state.groups, len(accepted)) if len(accepted) else state.groups,
             arms=seen,
             counts=all_counts,
             sums=added(state.sums, len(seen), places, sums),
@@ -266,27 +270,86 @@ class SparseGP:
         gram, prior = self._covariances(points, points), state.at(wanted).prior
         chosen, factor = independent_subset(gram, prior, SPAN_TOLERANCE[self.storage])
         return self._rebuilt_on(
-            Nystrom(self.kernel, points[chosen], factor), replace(merged, inducing=wanted[chosen])
+            Nystrom(self.kernel, points[chosen], factor),
+            replace(merged, inducing=wanted[chosen], groups=(len(chosen),)),
         )
 
     def _rebuilt_on(self, embedding: Embedding, state: PosteriorState) -> PosteriorState:
         """The state with the pulls and inducing arms of `state`, everything else computed from scratch."""
-        m = embedding.dimension
         rows = embedding.matrix(self.pool.take(state.arms))
+        weights, rule = self._weights(rows, state)
+        prior = state.at(state.arms).prior
+        return replace(
+            state,
+            weights=weights,
+            pulled_residual=np.maximum(prior - np.einsum("ij,ij->i", rows, rows), 0.0),
+            over_pool=state.over_pool.rebuilt(Rebuild(embedding, rule, self._scale(state, state.counts))),
+            shared=SharedArrays.of(rows, state.arms),
+        )
+
+    # ------------------------------------------------------------------ from what defines it
+
+    def built(self, definition: Definition, known: PosteriorState | None = None) -> PosteriorState:
+        """The posterior that inducing arms in groups, pulls and rewards define, whoever computes it.
+
+        Columns are computed group by group, each from those before it, and all values follow from the
+        columns. A state `known` of this process whose groups are the first ones of the definition saves
+        computing its columns; the result is the same to the last bit (theory §2.8).
+        """
+        if self.feature_map is not None:
+            pulls = definition.arms, definition.counts, definition.sums
+            return self.rebuilt(self.empty(), np.empty(0, dtype=np.int64), *pulls)
+        shared = 0 if known is None else definition.shared_groups(known)
+        base = self._started() if known is None or not shared else known
+        groups = definition.groups
+        embedding = self._grouped(definition, base if shared else None, shared)
+        state = replace(
+            base,
+            inducing=definition.inducing,
+            groups=groups,
+            arms=definition.arms,
+            counts=definition.counts,
+            sums=definition.sums,
+        )
+        return self._revalued(embedding, state, sum(groups[:shared]))
+
+    def _grouped(self, definition: Definition, known: PosteriorState | None, shared: int) -> GroupedNystrom:
+        """z on the groups of a definition, the first `shared` of which are those of a known state."""
+        embedding = GroupedNystrom.empty(self.kernel, self.storage)
+        if known is not None:
+            size = sum(definition.groups[:shared])
+            rows = known.rows(definition.inducing[:size])[:, :size]
+            embedding = GroupedNystrom(
+                self.kernel, self.pool.take(definition.inducing[:size]), np.tril(rows),
+                definition.groups[:shared], self.storage,
+            )  # fmt: skip
+        for group in definition.parts()[shared:]:
+            embedding = embedding.appended(self.pool.take(group))
+        return embedding
+
+    def _revalued(self, embedding: GroupedNystrom, state: PosteriorState, known: int) -> PosteriorState:
+        """The state on this embedding, whose first `known` columns the shards already hold."""
+        rows = embedding.matrix(self.pool.take(state.arms))
+        weights, rule = self._weights(rows, state)
+        scale = self._scale(state, state.counts)
+        prior = state.at(state.arms).prior
+        return replace(
+            state,
+            weights=weights,
+            pulled_residual=np.maximum(prior - np.einsum("ij,ij->i", rows, rows), 0.0),
+            over_pool=state.over_pool.rebuilt(Rebuild(embedding, rule, scale, known)),
+            shared=SharedArrays.of(rows, state.arms),
+        )
+
+    def _weights(self, rows: Floats, state: PosteriorState) -> tuple[Weights, ByFactor]:
+        """V⁻¹ and w from all pulls, whose z are `rows`, and the values of other arms that follow from them."""
+        m = rows.shape[1]
         V = (rows.T * state.counts) @ rows + self.ridge * np.eye(m)
         inverse_factor = inverse_lower(V)
         precision = InversePrecision.of(V)
         vector = precision.apply((rows.T @ state.sums)[:, None])[:, 0]
         log_det = max(0.0, float(-2.0 * np.log(np.diag(inverse_factor)).sum() - m * np.log(self.ridge)))
-        rule = ByFactor(inverse_factor, vector)
-        prior = state.at(state.arms).prior
-        return replace(
-            state,
-            weights=Weights(precision, vector, log_det),
-            pulled_residual=np.maximum(prior - np.einsum("ij,ij->i", rows, rows), 0.0),
-            over_pool=state.over_pool.rebuilt(Rebuild(embedding, rule, self._scale(state, state.counts))),
-            shared=SharedArrays.of(rows, state.arms),
-        )
+        return Weights(precision, vector, log_det), ByFactor(inverse_factor, vector)
 
     def refitted(self, state: PosteriorState, places: Ints, sums: Floats) -> PosteriorState:
         """The state with other reward sums at some `places` (positions in `state.arms`).
@@ -334,6 +397,7 @@ class SparseGP:
             **{name: getattr(state.weights.precision, name) for name in _PRECISION_ARRAYS},
             "vector": state.weights.vector,
             "log_det": np.array(state.weights.log_det),
+            "groups": np.array(state.groups, dtype=np.int64),
             **{f"columns_{i}": part for i, part in enumerate(pool["columns"])},
             "pulled_rows": state.pulled_rows,
             "pulled_residual": state.pulled_residual,
@@ -350,6 +414,7 @@ class SparseGP:
         return replace(
             started,
             **{name: arrays[name] for name in _STATE_ARRAYS},
+            groups=_groups(arrays),
             pulled_residual=arrays["residual"][arrays["arms"]] if residual is None else residual,
             weights=Weights(precision, arrays["vector"], float(arrays["log_det"])),
             over_pool=started.over_pool.restored(pool, self._scale(started, arrays["counts"])),
@@ -366,6 +431,13 @@ class SparseGP:
 
     def _covariances(self, X: Any, Y: Any) -> Floats:
         return covariances(self.kernel, X, Y)
+
+
+def _groups(arrays: Mapping[str, Any]) -> tuple[int, ...]:
+    """The groups of a saved state; files of earlier versions have none, and theirs count as one group."""
+    if "groups" in arrays:
+        return tuple(arrays["groups"].tolist())
+    return (len(arrays["inducing"]),) if len(arrays["inducing"]) else ()
 
 
 def _places_in(seen: Ints, state: PosteriorState, arms: Ints) -> list[int]:

@@ -58,6 +58,7 @@ class PosteriorState:
     """
 
     inducing: Ints  # the arms that span the sketch
+    groups: tuple[int, ...]  # how many of them were appended together, in order; their sum is len(inducing)
     arms: Ints  # the P different arms pulled, in order of their first pull
     counts: Floats  # the number of pulls of each of `arms`
     sums: Floats  # the reward sum of each of `arms`

@@ -78,6 +78,23 @@ class Belief:
         prior = CorrectedPrior.of(sampler, state)
         return cls(policy, model, process, state, Memory(norm_bound=guess), prior)
 
+    def under(self, context: RunContext, model: LearnedModel | None) -> Belief | None:
+        """This belief under another model with the same kernel on the same pool; None if they differ."""
+        policy = context.policy
+        if model is not None:
+            policy = policy.with_model(model.kernel, model.noise_std).on(context.encoded_pool)
+        process = self.process
+        same = (
+            process.pool is context.encoded_pool
+            and process.storage == np.dtype(context.storage)
+            and process.ridge == policy.ridge
+            and self.policy.keeps_residual == policy.keeps_residual
+            and process.feature_map is None
+            and type(self.policy).process is type(policy).process
+            and same_kernel(process.kernel, policy.covariance)
+        )
+        return replace(self, policy=policy, model=model) if same else None
+
     @property
     def posterior(self) -> Posterior:
         """The posterior, for reading only."""

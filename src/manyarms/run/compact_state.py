@@ -1,8 +1,9 @@
 """The compact form of a run, without arrays of the size of the pool: a few kilobytes for millions of arms.
 
-The posterior is rebuilt on the same inducing arms, which costs O(A·m²) and agrees with the original up to
-rounding errors. (SOFUL's frequent-directions sketch depends on the order of pulls and is computed from
-scratch.) Two runs restored from the same bytes are identical bit for bit.
+The posterior is built again from what defines it (`posterior/definition.py`), which costs O(A·m²) and agrees
+with the original up to rounding errors. (SOFUL's frequent-directions sketch depends on the order of pulls and is
+computed from scratch.) Two runs restored from the same bytes are identical bit for bit, also if one of them
+reuses columns that it still has.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from manyarms.choice.prior_draws import CorrectedPrior
 from manyarms.errors import CheckpointError, ManyarmsError
 from manyarms.learning import LearnedModel, model_from
+from manyarms.posterior.definition import Definition
 from manyarms.posterior.history import History
 from manyarms.run.belief import Belief, Memory
 from manyarms.run.context import RunContext
@@ -25,21 +27,11 @@ from manyarms.run.state import RunState
 from manyarms.run.tickets import Tickets, relabelled
 from manyarms.run.version_2 import upgraded
 from manyarms.support.archive import read_archive, unchanged, write_archive
-from manyarms.support.validation import Floats, Ints
+from manyarms.support.validation import Ints
 
-FORMAT, VERSION = "manyarms run without its pool", 4  # 3 had no digest
+FORMAT, VERSION = "manyarms run without its pool", 5  # 4 had no groups of inducing arms, 3 no digest
 _NAME = "the saved state"
 _COUNTERS = ("n_unasked", "n_batches", "n_feedbacks")
-
-
-@dataclass(frozen=True)
-class Conditioned:
-    """What determines a posterior: inducing arms, arms pulled, and their pull counts and reward sums."""
-
-    inducing: Ints
-    arms: Ints
-    counts: Floats
-    sums: Floats
 
 
 @dataclass(frozen=True)
@@ -50,7 +42,7 @@ class CompactState:
     n_features: int
     model: LearnedModel | None
     memory: Memory
-    posterior: Conditioned
+    posterior: Definition
     history: History
     tickets: Tickets
     waiting: tuple[ToldResult, ...]
@@ -69,7 +61,7 @@ class CompactState:
             n_features=context.pool.n_features,
             model=belief.model,
             memory=belief.memory,
-            posterior=Conditioned(posterior.inducing, posterior.arms, posterior.counts, posterior.sums),
+            posterior=Definition.of(posterior),
             history=state.history,
             tickets=state.tickets,
             waiting=state.waiting,
@@ -77,8 +69,12 @@ class CompactState:
             **{name: getattr(state, name) for name in _COUNTERS},
         )
 
-    def on(self, context: RunContext) -> RunState:
-        """The run state on the context's pool, which must be the saved one, under the context's policy."""
+    def on(self, context: RunContext, warm: Belief | None = None) -> RunState:
+        """The run state on the context's pool, which must be the saved one, under the context's policy.
+
+        A belief `warm` of an earlier state of the same run saves time if it has the same kernel and sketch;
+        it does not change the result.
+        """
         shape = context.pool.n_arms, context.pool.n_features
         if (self.n_arms, self.n_features) != shape:
             saved = (self.n_arms, self.n_features)
@@ -88,9 +84,10 @@ class CompactState:
         model = self.model if context.prepared is not None else None
         if model is None and context.prepared is not None:
             return RunState.initial(context)
-        belief = Belief.initial(context, model)
-        known = self.posterior
-        state = belief.process.rebuilt(belief.state, known.inducing, known.arms, known.counts, known.sums)
+        belief = None if warm is None else warm.under(context, model)
+        known = None if belief is None else belief.state
+        belief = Belief.initial(context, model) if belief is None else belief
+        state = belief.process.built(self.posterior, known)
         sampler = None if belief.prior is None else belief.prior.sampler
         prior = CorrectedPrior.of(sampler, state)
         return RunState(
@@ -160,7 +157,7 @@ class CompactState:
                 "pool": [self.n_arms, self.n_features],
                 "model": None if self.model is None else self.model.describe(),
                 "memory": self.memory.to_plain(),
-                "posterior": dict(vars(known)),
+                "posterior": {**vars(known), "groups": list(known.groups)},
                 "history": self.history.to_plain(),
                 "tickets": self.tickets.to_plain(),
                 "waiting": [result.to_plain() for result in self.waiting],
@@ -173,8 +170,8 @@ class CompactState:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> CompactState:
-        """The state that `to_bytes` wrote, in this version of the format or in version 2 or 3."""
-        plain = read_archive(io.BytesIO(data), _NAME, FORMAT, VERSION, older={2: upgraded, 3: unchanged})
+        """The state that `to_bytes` wrote, in this version of the format or in versions 2 to 4."""
+        plain = read_archive(io.BytesIO(data), _NAME, FORMAT, VERSION, older={2: upgraded, 3: unchanged, 4: unchanged})
         try:
             return cls._from_plain(plain)
         except ManyarmsError:
@@ -191,7 +188,7 @@ class CompactState:
             n_features=n_features,
             model=None if plain["model"] is None else model_from(plain["model"]),
             memory=Memory.from_plain(plain["memory"]),
-            posterior=Conditioned(**plain["posterior"]),
+            posterior=_definition(plain["posterior"]),
             history=History.from_plain(plain["history"], n_arms),
             tickets=Tickets.from_plain(plain["tickets"]),
             waiting=tuple(ToldResult.from_plain(result) for result in plain["waiting"]),
@@ -199,3 +196,10 @@ class CompactState:
             certificate=plain.get("certificate"),
             **{name: plain[name] for name in _COUNTERS},
         )
+
+
+def _definition(plain: Mapping[str, Any]) -> Definition:
+    """What defines the posterior; states of earlier versions have one group of inducing arms."""
+    inducing = plain["inducing"]
+    groups = plain.get("groups", [len(inducing)] if len(inducing) else [])
+    return Definition(**{**plain, "groups": tuple(int(size) for size in groups)})

@@ -66,6 +66,13 @@ class Columns:
             found[..., start:stop] = panel[: stop - start, chosen].T
         return found
 
+    def block(self, row: slice, columns: int) -> Floats:
+        """The first columns of consecutive rows, in double precision, as a new array of rows × columns."""
+        found = np.empty((row.stop - row.start, columns))
+        for start, _, stop, panel in self._parts(0, columns):
+            found[:, start:stop] = panel[: stop - start, row].T
+        return found
+
     def column(self, place: int) -> Floats:
         """One column of every row, in double precision."""
         return np.asarray(self._panels[place // _PANEL][place % _PANEL], dtype=np.float64)
