@@ -206,7 +206,9 @@ class Campaign(CampaignCandidates):
     def _proposed(self, seen: Snapshot, order: Order) -> _Ready:
         started = time.perf_counter()
         self._keep_up(seen.n_arms)
-        proposal = propose(self.model_input, seen, order.n, order.at_most, order.until_gap, order.eligible)
+        proposal = propose(
+            self.settings, self.current(seen), seen, order.n, order.at_most, order.until_gap, order.eligible
+        )
         arms = proposal.batch.arms.tolist()
         lines = zip(
             proposal.batch.tickets.tolist(), arms, proposal.names, self.source.cells_of(arms),

@@ -8,17 +8,20 @@ from pathlib import Path
 
 import numpy as np
 
+from manyarms.campaigns.assumptions import Units
 from manyarms.campaigns.eligible import Mask, eligible_by_condition, eligible_by_ids
-from manyarms.campaigns.next_batch import ModelInput
+from manyarms.campaigns.next_batch import ModelInput, current
 from manyarms.campaigns.pool_file.fingerprints import ProgressCallback
 from manyarms.campaigns.pool_file.parts import Candidates, fitting_source, joined
 from manyarms.campaigns.pool_file.source import Source
 from manyarms.campaigns.resolve_settings import column_spreads
 from manyarms.campaigns.settings import Settings
 from manyarms.campaigns.store import candidates as stored
-from manyarms.campaigns.store.store import Store, now_text
+from manyarms.campaigns.store.store import Snapshot, Store, now_text
 from manyarms.errors import CampaignError, InvalidIdError, TableError, UnknownArmError, shown
 from manyarms.pool.pool import Pool
+from manyarms.run.belief import Belief
+from manyarms.run.optimizer import Optimizer
 
 
 class CampaignCandidates:
@@ -31,6 +34,7 @@ class CampaignCandidates:
     _source: Candidates | None = None
     _pool: Pool | None = None
     _model_input: ModelInput | None = None
+    _belief: Belief | None = None  # of the last ask or query in this process; it only saves time
 
     # ------------------------------------------------------------------ tables
 
@@ -77,6 +81,15 @@ class CampaignCandidates:
             self._model_input = ModelInput.of(self.settings, self.pool, self.source.starts[1:])
         return self._model_input
 
+    def current(self, seen: Snapshot) -> tuple[Optimizer, Units]:
+        """The run with every result of a snapshot used, and the units of its rewards.
+
+        The columns that the last call computed are used again where they still apply.
+        """
+        run, units = current(self.model_input, seen, self._belief)
+        self._belief = run.state.belief
+        return run, units
+
     @property
     def id_column(self) -> str:
         """The name of the id column in batch files and results files."""
@@ -96,7 +109,7 @@ class CampaignCandidates:
     def _keep_up(self, n_arms: int) -> None:
         """Read the tables again if another process has added candidates."""
         if self._source is not None and n_arms != self._source.n_arms:
-            self._source = self._pool = self._model_input = None
+            self._source = self._pool = self._model_input = self._belief = None
 
     # ------------------------------------------------------------------ adding and excluding
 
@@ -125,7 +138,7 @@ class CampaignCandidates:
             if self.store.row(connection)["n_arms"] != before.n_arms:
                 raise CampaignError(f"{self.store.where}: candidates were added meanwhile: try again")
             stored.add_table(connection, self.store.id, table, larger.n_arms)
-        self._source = self._pool = self._model_input = None
+        self._source = self._pool = self._model_input = self._belief = None
         return more.n_arms
 
     def exclude(self, ids: Iterable[str], note: str | None = None) -> int:

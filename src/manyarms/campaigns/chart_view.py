@@ -10,7 +10,7 @@ import numpy as np
 
 from manyarms.campaigns.assumptions import Units
 from manyarms.campaigns.campaign import Campaign
-from manyarms.campaigns.next_batch import current, values_of
+from manyarms.campaigns.next_batch import values_of
 from manyarms.campaigns.queries import batches, history, snapshot
 from manyarms.plots.sources import model_view
 from manyarms.plots.view import BatchLine, Measurement, ModelView, RunView
@@ -24,7 +24,7 @@ def campaign_view(campaign: Campaign) -> RunView:
     @cache
     def model() -> ModelView | None:
         seen = snapshot(campaign)
-        return model_in_units(campaign, *current(campaign.model_input, seen)) if values_of(seen) else None
+        return model_in_units(campaign, *campaign.current(seen)) if values_of(seen) else None
 
     title, goal = campaign.store.where.name, campaign.settings.goal
     return RunView(title, goal, measurements(campaign), batch_lines(campaign), model)

@@ -71,7 +71,6 @@ class Proposal:
     predictions: list[Prediction]
     facts: dict[str, Any]  # the batch's columns in the database
     state: bytes
-    belief: Belief  # what the next ask can start from, in this process
 
 
 @dataclass(frozen=True)
@@ -133,9 +132,7 @@ def values_of(seen: Snapshot) -> list[tuple[int, float]]:
     return [(each.arm, each.value) for each in seen.results if each.value is not None]
 
 
-def current(
-    model_input: ModelInput, seen: Snapshot, warm: Belief | None = None
-) -> tuple[Optimizer, Units]:
+def current(model_input: ModelInput, seen: Snapshot, warm: Belief | None = None) -> tuple[Optimizer, Units]:
     """The run with every result used, ready to be asked, and the units of its rewards.
 
     A belief `warm` of an earlier ask of the same campaign saves time and does not change the result.
@@ -232,20 +229,20 @@ def _oversampling_for(reach: Floats, size: float, largest: float) -> float:
 
 
 def propose(
-    model_input: ModelInput,
+    settings: Settings,
+    now: tuple[Optimizer, Units],
     seen: Snapshot,
     n: int | None,
     at_most: int | None,
     until_gap: float | None = None,
     eligible: Any = None,
-    warm: Belief | None = None,
 ) -> Proposal:
-    """The next batch: ended by the stopping rule, limited to `at_most`, or of exactly n candidates.
+    """The next batch of a run: ended by the stopping rule, limited to `at_most`, or of exactly n candidates.
 
     It is an error if the gap of the certificate is already at most `until_gap`.
     """
-    run, units = current(model_input, seen, warm)
-    certificate = certificate_in_units(run, units, model_input.settings)
+    run, units = now
+    certificate = certificate_in_units(run, units, settings)
     if until_gap is not None:
         check_gap(certificate, until_gap)
     batch = run.ask(n, at_most=at_most, eligible=_allowed(run.pool.n_arms, eligible, seen.excluded))
@@ -257,7 +254,7 @@ def propose(
     }  # fmt: skip
     names = [str(id) for id in batch.ids]
     saved = replace(run.compact(), certificate=certificate)
-    return Proposal(batch, names, _predictions(run, units, batch.arms), facts, saved.to_bytes(), run.state.belief)
+    return Proposal(batch, names, _predictions(run, units, batch.arms), facts, saved.to_bytes())
 
 
 def _allowed(n_arms: int, eligible: Any, excluded: Sequence[int]) -> Any:

@@ -16,7 +16,7 @@ from sqlalchemy import func, select
 from manyarms.campaigns.assumptions import Units, grouped
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.certify import certificate_in_units
-from manyarms.campaigns.next_batch import current, values_of
+from manyarms.campaigns.next_batch import values_of
 from manyarms.campaigns.report.values import TopRow
 from manyarms.campaigns.store.corrections import corrections as stored_corrections
 from manyarms.campaigns.store.schema import ARMS, BATCHES, OPEN, RESULTS, TICKETS, same_batch, same_ticket
@@ -148,7 +148,7 @@ def best_measured(results: list[HistoryRow], sign: float) -> dict[str, Any] | No
 
 def certificate(campaign: Campaign) -> dict[str, Any] | None:
     """The certificate from every result recorded so far, in the user's units; None without results."""
-    return certificate_in_units(*current(campaign.model_input, snapshot(campaign)), campaign.settings)
+    return certificate_in_units(*campaign.current(snapshot(campaign)), campaign.settings)
 
 
 def best(campaign: Campaign, k: int = 20, everywhere: bool = False) -> list[TopRow]:
@@ -156,7 +156,7 @@ def best(campaign: Campaign, k: int = 20, everywhere: bool = False) -> list[TopR
     seen = snapshot(campaign)
     if not values_of(seen):
         raise NoResultsError("the campaign has no results yet")
-    return top_rows(campaign, seen, *current(campaign.model_input, seen), k, everywhere)
+    return top_rows(campaign, seen, *campaign.current(seen), k, everywhere)
 
 
 def top_rows(

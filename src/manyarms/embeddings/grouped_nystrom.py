@@ -1,4 +1,4 @@
-"""The Nyström embedding computed group by group, so that appending a group gives the same bits (theory §2.8).
+"""The Nyström embedding computed group by group, so that appending a group gives the same bits (theory §2.9).
 
 With the columns z_1 of earlier groups known, those of a group S are
 

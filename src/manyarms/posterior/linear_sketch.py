@@ -87,7 +87,7 @@ class SketchedLinearModel(SparseGP):
         vector = sketch.apply_inverse(state.pulled_rows.T @ state.sums, ridge)
         # det V ≤ det(BᵀB + (λ + ρ)I): an upper bound that the width can use, since V itself is not known.
         log_det = sketch.log_determinant(ridge + sketch.escaped) - d * np.log(ridge)
-        rule, scale = _BySketch(sketch, vector, ridge), self._scale(state, state.counts)
+        rule, scale = _BySketch(sketch, vector, ridge), self.leverage_scale(state, state.counts)
         return replace(
             state,
             sketch=sketch,

@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from manyarms.embeddings import Embedding, Nystrom
-from manyarms.embeddings.grouped_nystrom import GroupedNystrom
 from manyarms.embeddings.nystrom import (
     MOST_GROWTH,
     SPAN_TOLERANCE,
@@ -33,7 +32,6 @@ from manyarms.engines.local import DEFAULT
 from manyarms.errors import InvalidKernelError, InvalidParameterError
 from manyarms.kernels import KernelLike, as_kernel
 from manyarms.pool.pool import Pool
-from manyarms.posterior.definition import Definition
 from manyarms.posterior.over_pool import OverPool
 from manyarms.posterior.pool_step import ByFactor, ByPrecision, LeverageScale, Rebuild, Start, Step
 from manyarms.posterior.precision import InversePrecision
@@ -89,10 +87,11 @@ class SparseGP:
 
     def empty(self) -> PosteriorState:
         """The state before any pull: mean 0, leverage k/λ, and an empty sketch or the fixed feature map."""
-        state = self._started()
+        state = self.started()
         return state if self.feature_map is None else self._rebuilt_on(self.feature_map, state)
 
-    def _started(self) -> PosteriorState:
+    def started(self) -> PosteriorState:
+        """The state before any pull, with an empty sketch."""
         start = Start(self.kernel, self.storage)
         over_pool = OverPool.started(self.shards, start, self.ridge, self.keeps_residual)
         largest = over_pool.prior_max
@@ -170,7 +169,7 @@ class SparseGP:
 
         over_pool, all_counts = state.over_pool, added(state.counts, len(seen), places, counts)
         if forms:
-            scale = self._scale(state, all_counts)
+            scale = self.leverage_scale(state, all_counts)
             over_pool = over_pool.advanced(
                 Step(np.hstack(forms), scale, border, pulls, accepted, points, seen, at_seen)
             )
@@ -184,6 +183,7 @@ class SparseGP:
             pulled_residual=residual,
             weights=weights,
             over_pool=over_pool,
+            grouped=None,
         )
 
     def _stored(self, state: PosteriorState, pulled: Ints, room: int) -> tuple[Ints, Ints, Floats]:
@@ -251,7 +251,8 @@ class SparseGP:
             outside[unclear] = share[unclear] > span_tolerance(factor, rows, SPAN_TOLERANCE[self.storage])
         return outside
 
-    def _scale(self, state: PosteriorState, counts: Floats) -> LeverageScale:
+    def leverage_scale(self, state: PosteriorState, counts: Floats) -> LeverageScale:
+        """What turns values into leverage once arms were pulled so often."""
         return LeverageScale(self.ridge, int(counts.sum()), state.prior_max, self.keeps_residual)
 
     # ------------------------------------------------------------------ from scratch, and on more arms
@@ -277,72 +278,19 @@ class SparseGP:
     def _rebuilt_on(self, embedding: Embedding, state: PosteriorState) -> PosteriorState:
         """The state with the pulls and inducing arms of `state`, everything else computed from scratch."""
         rows = embedding.matrix(self.pool.take(state.arms))
-        weights, rule = self._weights(rows, state)
-        prior = state.at(state.arms).prior
+        weights, rule = self.weights_from(rows, state)
+        prior, scale = state.at(state.arms).prior, self.leverage_scale(state, state.counts)
         return replace(
             state,
             weights=weights,
             pulled_residual=np.maximum(prior - np.einsum("ij,ij->i", rows, rows), 0.0),
-            over_pool=state.over_pool.rebuilt(Rebuild(embedding, rule, self._scale(state, state.counts))),
+            over_pool=state.over_pool.rebuilt(Rebuild(embedding, rule, scale)),
             shared=SharedArrays.of(rows, state.arms),
+            grouped=None,
         )
 
-    # ------------------------------------------------------------------ from what defines it
-
-    def built(self, definition: Definition, known: PosteriorState | None = None) -> PosteriorState:
-        """The posterior that inducing arms in groups, pulls and rewards define, whoever computes it.
-
-        Columns are computed group by group, each from those before it, and all values follow from the
-        columns. A state `known` of this process whose groups are the first ones of the definition saves
-        computing its columns; the result is the same to the last bit (theory §2.8).
-        """
-        if self.feature_map is not None:
-            pulls = definition.arms, definition.counts, definition.sums
-            return self.rebuilt(self.empty(), np.empty(0, dtype=np.int64), *pulls)
-        shared = 0 if known is None else definition.shared_groups(known)
-        base = self._started() if known is None or not shared else known
-        groups = definition.groups
-        embedding = self._grouped(definition, base if shared else None, shared)
-        state = replace(
-            base,
-            inducing=definition.inducing,
-            groups=groups,
-            arms=definition.arms,
-            counts=definition.counts,
-            sums=definition.sums,
-        )
-        return self._revalued(embedding, state, sum(groups[:shared]))
-
-    def _grouped(self, definition: Definition, known: PosteriorState | None, shared: int) -> GroupedNystrom:
-        """z on the groups of a definition, the first `shared` of which are those of a known state."""
-        embedding = GroupedNystrom.empty(self.kernel, self.storage)
-        if known is not None:
-            size = sum(definition.groups[:shared])
-            rows = known.rows(definition.inducing[:size])[:, :size]
-            embedding = GroupedNystrom(
-                self.kernel, self.pool.take(definition.inducing[:size]), np.tril(rows),
-                definition.groups[:shared], self.storage,
-            )  # fmt: skip
-        for group in definition.parts()[shared:]:
-            embedding = embedding.appended(self.pool.take(group))
-        return embedding
-
-    def _revalued(self, embedding: GroupedNystrom, state: PosteriorState, known: int) -> PosteriorState:
-        """The state on this embedding, whose first `known` columns the shards already hold."""
-        rows = embedding.matrix(self.pool.take(state.arms))
-        weights, rule = self._weights(rows, state)
-        scale = self._scale(state, state.counts)
-        prior = state.at(state.arms).prior
-        return replace(
-            state,
-            weights=weights,
-            pulled_residual=np.maximum(prior - np.einsum("ij,ij->i", rows, rows), 0.0),
-            over_pool=state.over_pool.rebuilt(Rebuild(embedding, rule, scale, known)),
-            shared=SharedArrays.of(rows, state.arms),
-        )
-
-    def _weights(self, rows: Floats, state: PosteriorState) -> tuple[Weights, ByFactor]:
-        """V⁻¹ and w from all pulls, whose z are `rows`, and the values of other arms that follow from them."""
+    def weights_from(self, rows: Floats, state: PosteriorState) -> tuple[Weights, ByFactor]:
+        """V⁻¹ and w from all pulls, whose z are `rows`, and how the values of any arm follow from them."""
         m = rows.shape[1]
         V = (rows.T * state.counts) @ rows + self.ridge * np.eye(m)
         inverse_factor = inverse_lower(V)
@@ -362,6 +310,7 @@ class SparseGP:
         return replace(
             state,
             sums=replaced,
+            grouped=None,
             weights=replace(state.weights, vector=vector),
             over_pool=state.over_pool.refitted(vector),
         )
@@ -377,14 +326,14 @@ class SparseGP:
 
     def extended(self, state: PosteriorState, before: int) -> PosteriorState:
         """Extend a state that covers the first `before` arms to all arms of this pool."""
-        over_pool = self._started().over_pool
+        over_pool = self.started().over_pool
         scale = LeverageScale(self.ridge, state.pulls, over_pool.prior_max, self.keeps_residual)
         arrays = self._pool_arrays(state) | {
             "embedding": self.embedding(state),
             "rule": ByPrecision(state.weights.precision, state.weights.vector),
         }
         shared = SharedArrays.of(state.pulled_rows, state.arms)
-        return replace(state, over_pool=over_pool.restored(arrays, scale), shared=shared)
+        return replace(state, over_pool=over_pool.restored(arrays, scale), shared=shared, grouped=None)
 
     # ------------------------------------------------------------------ saving
 
@@ -409,7 +358,7 @@ class SparseGP:
         parts = sum(name.startswith("columns_") for name in arrays)
         pool = {name: arrays[name] for name in VALUES}
         pool |= {"columns": [arrays[f"columns_{i}"] for i in range(parts)], "size": len(arrays["vector"])}
-        started = self._started()
+        started = self.started()
         residual = arrays.get("pulled_residual")  # missing in files of earlier versions
         return replace(
             started,
@@ -417,7 +366,7 @@ class SparseGP:
             groups=_groups(arrays),
             pulled_residual=arrays["residual"][arrays["arms"]] if residual is None else residual,
             weights=Weights(precision, arrays["vector"], float(arrays["log_det"])),
-            over_pool=started.over_pool.restored(pool, self._scale(started, arrays["counts"])),
+            over_pool=started.over_pool.restored(pool, self.leverage_scale(started, arrays["counts"])),
             shared=SharedArrays.of(arrays["pulled_rows"], arrays["arms"]),
         )
 

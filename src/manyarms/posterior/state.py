@@ -17,6 +17,7 @@ from weakref import WeakSet
 
 import numpy as np
 
+from manyarms.embeddings.grouped_nystrom import GroupedNystrom
 from manyarms.posterior.over_pool import OverPool
 from manyarms.posterior.shard import ArmValues
 from manyarms.posterior.update import Weights
@@ -68,6 +69,7 @@ class PosteriorState:
     ridge: float  # λ
     shared: SharedArrays
     keeps_residual: bool = True
+    grouped: GroupedNystrom | None = None  # z, if the state was built from its definition
 
     def __post_init__(self) -> None:
         self.shared.states.add(self)

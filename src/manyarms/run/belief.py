@@ -10,6 +10,7 @@ import numpy as np
 
 from manyarms.choice.prior_draws import CorrectedPrior
 from manyarms.choice.widths import RunStatistics, width_named
+from manyarms.kernels.describe import same_kernel
 from manyarms.learning import LearnedModel
 from manyarms.policies import Policy
 from manyarms.posterior.posterior import Posterior

@@ -1,9 +1,9 @@
 """The compact form of a run, without arrays of the size of the pool: a few kilobytes for millions of arms.
 
 The posterior is built again from what defines it (`posterior/definition.py`), which costs O(A·m²) and agrees
-with the original up to rounding errors. (SOFUL's frequent-directions sketch depends on the order of pulls and is
-computed from scratch.) Two runs restored from the same bytes are identical bit for bit, also if one of them
-reuses columns that it still has.
+with the original up to rounding errors. (SOFUL's frequent-directions sketch depends on the order of pulls and
+is computed from scratch.) Two runs restored from the same bytes are identical bit for bit, also if one of
+them reuses columns that it still has.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from manyarms.choice.prior_draws import CorrectedPrior
 from manyarms.errors import CheckpointError, ManyarmsError
 from manyarms.learning import LearnedModel, model_from
-from manyarms.posterior.definition import Definition
+from manyarms.posterior.definition import Definition, built
 from manyarms.posterior.history import History
 from manyarms.run.belief import Belief, Memory
 from manyarms.run.context import RunContext
@@ -87,7 +87,7 @@ class CompactState:
         belief = None if warm is None else warm.under(context, model)
         known = None if belief is None else belief.state
         belief = Belief.initial(context, model) if belief is None else belief
-        state = belief.process.built(self.posterior, known)
+        state = built(belief.process, self.posterior, known)
         sampler = None if belief.prior is None else belief.prior.sampler
         prior = CorrectedPrior.of(sampler, state)
         return RunState(
@@ -171,7 +171,9 @@ class CompactState:
     @classmethod
     def from_bytes(cls, data: bytes) -> CompactState:
         """The state that `to_bytes` wrote, in this version of the format or in versions 2 to 4."""
-        plain = read_archive(io.BytesIO(data), _NAME, FORMAT, VERSION, older={2: upgraded, 3: unchanged, 4: unchanged})
+        plain = read_archive(
+            io.BytesIO(data), _NAME, FORMAT, VERSION, older={2: upgraded, 3: unchanged, 4: unchanged}
+        )
         try:
             return cls._from_plain(plain)
         except ManyarmsError:

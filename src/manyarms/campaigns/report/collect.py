@@ -5,7 +5,7 @@ from __future__ import annotations
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.certify import certificate_in_units
 from manyarms.campaigns.chart_view import batch_lines, measurements, model_in_units, present_best
-from manyarms.campaigns.next_batch import current, values_of
+from manyarms.campaigns.next_batch import values_of
 from manyarms.campaigns.queries import snapshot, top_rows
 from manyarms.campaigns.report.values import CampaignReport
 from manyarms.campaigns.status import status, status_lines
@@ -16,7 +16,7 @@ def collect_report(campaign: Campaign, k: int = 20, optimum: float | None = None
     results, seen = measurements(campaign), snapshot(campaign)
     learned, top, certificate, model, present = None, [], None, None, None
     if values_of(seen):
-        run, units = current(campaign.model_input, seen)
+        run, units = campaign.current(seen)
         learned, top = run.model, top_rows(campaign, seen, run, units, k)
         certificate = certificate_in_units(run, units, campaign.settings)
         model, present = model_in_units(campaign, run, units), present_best(run, units)
