@@ -40,7 +40,7 @@ LAYERS = [
 LEVEL = {part: level for level, part in enumerate(LAYERS)}
 HEAVY = ["scipy.linalg", "scipy.spatial", "pandas", "polars", "narwhals", "pyarrow", "sklearn"]
 HEAVY += ["altair", "sqlalchemy", "typer", "rich", "matplotlib", "rdkit", "psycopg"]
-HEAVY += ["fastapi", "uvicorn", "httpx", "pydantic"]
+HEAVY += ["fastapi", "uvicorn", "httpx", "pydantic", "numba"]
 
 
 def module_name(path: Path) -> str:

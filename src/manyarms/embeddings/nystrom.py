@@ -7,13 +7,15 @@ further arm can be appended without changing the existing rows.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from manyarms.errors import InvalidKernelError
 from manyarms.kernels import KernelLike
-from manyarms.support.linalg import backward, forward, pivoted_cholesky
+from manyarms.support.linalg import backward, pivoted_cholesky
+from manyarms.support.triangles import LowerTriangle
 from manyarms.support.validation import Floats, Ints
 
 # A candidate whose residual k(s,s) − ‖z(s)‖² is below this share of k(s,s) is already in the span, and is
@@ -37,9 +39,17 @@ class Nystrom:
 
     def matrix(self, X: Any) -> Floats:
         """L⁻¹ k_S(x) for every row of X."""
+        return self.columns(X).T
+
+    def columns(self, X: Any) -> Floats:
+        """The same as m × len(X), in row order: the way in which columns of z are stored and read."""
         if not self.dimension:
-            return np.empty((len(X), 0))
-        return np.asarray(forward(self.factor, covariances(self.kernel, self.points, X)).T)
+            return np.empty((0, len(X)))
+        return self._triangle.solve(covariances(self.kernel, self.points, X))
+
+    @cached_property
+    def _triangle(self) -> LowerTriangle:
+        return LowerTriangle(self.factor)
 
 
 def covariances(kernel: KernelLike, X: Any, Y: Any) -> Floats:

@@ -8,61 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.errors import InvalidKernelError
-from manyarms.kernels.checks import checked_lengthscale, numeric, numeric_pair
+from manyarms.kernels.checks import checked_lengthscale
 from manyarms.kernels.combine import Kernel
+from manyarms.kernels.distances import of_squared_distances, unit_variances
 from manyarms.support.frozen import replace_field
 from manyarms.support.validation import Floats, positive
 
-# Up to this many features, distances are summed feature by feature, which is accurate for near-duplicates.
-# Above it, |x|² + |y|² − 2xᵀy runs at the speed of a matrix product, and close pairs are recomputed.
-_DIRECT_FEATURES = 64
-_CLOSE = 1e-6
 _FARTHEST = 1e100  # distances are clipped here, where k is 0 anyway: ∞ · 0 would be NaN
 CHUNK = 2**13  # values that a formula is evaluated on at a time, so that they stay in the cache
 _LARGE_NU = 100.0  # above this K_ν overflows at ordinary distances, and its expansion is accurate to 1e-11
-
-
-def squared_distances(X: Any, Y: Any, lengthscale: float | tuple[float, ...]) -> Floats:
-    """‖(x − y)/l‖² for all pairs, accurate also where x and y nearly coincide."""
-    from scipy.spatial.distance import cdist  # imported late: it doubles the import time of the package
-
-    X, Y = numeric_pair(X, Y)
-    scale = np.asarray(lengthscale)
-    _check_scales(X, lengthscale)
-    if X.shape[1] <= _DIRECT_FEATURES:
-        swapped = len(Y) < len(X)  # cdist is several times faster on few long rows
-        short, long = (Y, X) if swapped else (X, Y)
-        direct: Floats = cdist(short / scale, long / scale, "sqeuclidean")
-        return direct.T if swapped else direct
-    return _expanded(X / scale, Y / scale)
-
-
-def unit_variances(X: Any, lengthscale: float | tuple[float, ...]) -> Floats:
-    """k(x, x) = 1 for every arm, after checking that the features fit the kernel."""
-    X = numeric(X)
-    _check_scales(X, lengthscale)
-    return np.ones(len(X))
-
-
-def _check_scales(X: Floats, lengthscale: float | tuple[float, ...]) -> None:
-    if isinstance(lengthscale, tuple) and X.shape[1] != len(lengthscale):
-        raise InvalidKernelError(
-            f"the kernel has {len(lengthscale)} length-scales, the arms have {X.shape[1]} features"
-        )
-
-
-def _expanded(X: Floats, Y: Floats) -> Floats:
-    centre = Y.mean(axis=0) if len(Y) else 0.0
-    X, Y = X - centre, Y - centre
-    x_norms, y_norms = np.einsum("ij,ij->i", X, X), np.einsum("ij,ij->i", Y, Y)
-    distances: Floats = np.maximum(x_norms[:, None] + y_norms[None, :] - 2.0 * (X @ Y.T), 0.0)
-    rows, cols = np.nonzero(distances <= _CLOSE * (x_norms[:, None] + y_norms[None, :]))
-    for start in range(0, len(rows), 4096):  # in slices: there may be many duplicates
-        i, j = rows[start : start + 4096], cols[start : start + 4096]
-        difference = X[i] - Y[j]
-        distances[i, j] = np.einsum("ij,ij->i", difference, difference)
-    return distances
 
 
 @dataclass(frozen=True)
@@ -79,9 +33,7 @@ class RBF(Kernel):
 
     def matrix(self, X: Any, Y: Any) -> Floats:
         """exp(−½ squared scaled distance)."""
-        values = squared_distances(X, Y, self.lengthscale)
-        values *= -0.5
-        return np.exp(values, out=values)
+        return of_squared_distances(X, Y, self.lengthscale, _gaussian)
 
     def diag(self, X: Any) -> Floats:
         """One everywhere."""
@@ -105,12 +57,12 @@ class Matern(Kernel):
 
     def matrix(self, X: Any, Y: Any) -> Floats:
         """The Matérn function of the scaled distance."""
-        values = squared_distances(X, Y, self.lengthscale)
-        flat = (values.T if values.flags.f_contiguous else values).reshape(-1)
-        for start in range(0, len(flat), CHUNK):
-            piece = flat[start : start + CHUNK]
-            piece[:] = self._at(piece)
-        return values
+        return of_squared_distances(X, Y, self.lengthscale, self._write)
+
+    def _write(self, squares: Floats, values: Floats) -> None:
+        for row, result in zip(squares, values, strict=True):
+            for start in range(0, len(row), CHUNK):
+                result[start : start + CHUNK] = self._at(row[start : start + CHUNK])
 
     def _at(self, squares: Floats) -> Floats:
         """k at these squared scaled distances."""
@@ -128,6 +80,11 @@ class Matern(Kernel):
     def diag(self, X: Any) -> Floats:
         """One everywhere."""
         return unit_variances(X, self.lengthscale)
+
+
+def _gaussian(squares: Floats, values: Floats) -> None:
+    squares *= -0.5
+    np.exp(squares, out=values)
 
 
 def _bessel_form(u: Floats, nu: float) -> Floats:

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from manyarms.errors import InvalidFeaturesError
 from manyarms.kernels.checks import as_array
 from manyarms.kernels.combine import Kernel
+from manyarms.support.compiled import worthwhile_now
 from manyarms.support.validation import Floats
 
 _LIKELY_UNPACKED = 64  # this many columns, all 0 or 1, are probably unpacked bits
-_BLOCK_WORDS = 1 << 16  # words compared at a time, so that the intermediate arrays stay in the cache
+_BLOCK_ROWS = 4096  # compared at a time, so that the intermediate arrays stay in the cache
+_COMPILED_FROM = 1 << 24  # pairs of words, for which loading the compiled loops is worthwhile
 
 
 @dataclass(frozen=True)
@@ -32,26 +34,40 @@ class Tanimoto(Kernel):
             raise InvalidFeaturesError(
                 f"fingerprints of {bytes_x.shape[1]} and {bytes_y.shape[1]} bytes cannot be compared"
             )
-        x, y = _words(bytes_x), _words(bytes_y)
-        x_bits, y_bits = _ones(x), _ones(y)
-        result = np.empty((len(x), len(y)))
-        rows = max(1, _BLOCK_WORDS // x.shape[1])
-        for start in range(0, len(x), rows):
-            block, bits = x[start : start + rows], x_bits[start : start + rows]
-            for j in range(len(y)):
-                shared = _ones(block & y[j])
-                either = bits + y_bits[j] - shared
-                np.divide(shared, either, out=result[start : start + rows, j], where=either > 0)
-                result[start : start + rows, j][either == 0] = 1.0
-        return result
+        swapped = len(bytes_y) < len(bytes_x)
+        few, many = (bytes_y, bytes_x) if swapped else (bytes_x, bytes_y)
+        result = _similarities(_words(few), _words(many))
+        return result.T if swapped else result
 
     def diag(self, X: Any) -> Floats:
         """One everywhere."""
         return np.ones(len(_packed(X)))
 
 
+def _similarities(few: NDArray[np.uint64], many: NDArray[np.uint64]) -> Floats:
+    """|x ∧ y| / |x ∨ y| for every x of `few` and y of `many`; both ways to compute it are exact."""
+    result = np.empty((len(few), len(many)))
+    if worthwhile_now(few.size * len(many) >= _COMPILED_FROM):
+        from manyarms.kernels.compiled_tanimoto import similarities
+
+        similarities(few, many, result)
+        return result
+    for start in range(0, len(many), _BLOCK_ROWS):
+        rows = slice(start, start + _BLOCK_ROWS)
+        words = np.ascontiguousarray(many[rows].T)  # one operation for the same word of all rows
+        bits = _ones(words)
+        for i in range(len(few)):
+            shared = _ones(words & few[i][:, None])
+            either = bits + float(np.bitwise_count(few[i]).sum()) - shared
+            values = result[i, rows]
+            np.divide(shared, either, out=values, where=either > 0)
+            values[either == 0] = 1.0
+    return result
+
+
 def _ones(words: NDArray[np.uint64]) -> Floats:
-    return np.asarray(np.bitwise_count(words).sum(axis=1, dtype=np.float64))
+    """The number of ones in each column of words."""
+    return np.asarray(np.bitwise_count(words).sum(axis=0, dtype=np.uint32), dtype=np.float64)
 
 
 def _packed(X: Any) -> NDArray[np.uint8]:

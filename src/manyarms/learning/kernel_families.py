@@ -16,7 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from manyarms.kernels import RBF, Hamming, KernelLike, Matern, Tanimoto
-from manyarms.kernels.stationary import CHUNK, squared_distances
+from manyarms.kernels.distances import squared_distances
+from manyarms.kernels.stationary import CHUNK
 from manyarms.support.validation import Floats, Ints
 
 HAMMING_SCALE = 0.5  # arms that differ in half of their positions then have correlation 1/e

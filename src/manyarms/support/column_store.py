@@ -3,6 +3,11 @@
 Each column is contiguous, so writing a new one and reading all of them are sequential in memory. They are
 kept in panels of `_PANEL` columns. A new panel is added when the last one is full, so nothing is ever copied
 or held twice: with a million arms the columns take nearly all the memory.
+
+Passes go through blocks of `BLOCK_ROWS` rows, counted from the beginning of the range that they are given. A
+matrix product rounds a row differently in blocks of different shapes. For results that do not depend on how a
+pool is divided, let ranges begin at multiples of `BLOCK_ROWS` and end at one or at the end of the pool, and
+use one thread for each product (`support/threads.py`); then a row has the same bits in every division.
 """
 
 from __future__ import annotations
@@ -16,8 +21,10 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from manyarms.support.validation import Floats
 
 _PANEL = 128  # columns; sums over a panel are in the storage precision, sums over panels in double
-_CACHE_BYTES = 1 << 22  # of a panel, processed together when several linear forms are computed
+BLOCK_ROWS = 4096
+_CACHE_BYTES = 1 << 20  # of a panel, processed together when several linear forms are computed
 _FEW_FORMS = 6  # up to this many forms, matrix–vector products on a cached block beat a matrix product
+MOST_COMPILED_FORMS = 8  # above, a matrix product is faster than the compiled sweep
 
 
 class Columns:
@@ -44,8 +51,12 @@ class Columns:
 
     def write(self, row: slice, first: int, values: NDArray[Any]) -> None:
         """Store `values` (rows × columns) starting at column `first`; the room must have been reserved."""
-        for start, begin, stop, panel in self._parts(first, first + values.shape[1]):
-            panel[begin - start : stop - start, row] = values[:, begin - first : stop - first].T
+        self.write_columns(row, first, values.T)
+
+    def write_columns(self, row: slice, first: int, values: NDArray[Any]) -> None:
+        """Store `values` (columns × rows, as they are stored) starting at column `first`."""
+        for start, begin, stop, panel in self._parts(first, first + len(values)):
+            panel[begin - start : stop - start, row] = values[begin - first : stop - first]
 
     def write_parts(self, row: slice, parts: Sequence[NDArray[Any]]) -> None:
         """Store arrays of rows × columns side by side, from the first column on."""
@@ -77,23 +88,29 @@ class Columns:
         """One column of every row, in double precision."""
         return np.asarray(self._panels[place // _PANEL][place % _PANEL], dtype=np.float64)
 
-    def product(self, forms: Floats, row: slice) -> Floats:
+    def product(self, forms: Floats, row: slice, compiled: bool = False) -> Floats:
         """Σ_j data[i, j] · forms[j, r] for the rows in `row`: an array of r × rows, in one pass over memory.
 
-        A matrix product with very few columns spends its time packing. Here each block of rows is loaded into
-        the cache once and multiplied by one vector after the other. Panels are summed in double
-        precision.
+        Panels are summed in double precision. `compiled` chooses the loops of compiled_forms.py, which are
+        faster for few forms; the caller decides (`support/compiled.py`), for the whole pool alike.
         """
         columns, n_forms = forms.shape
+        begin, end, _ = row.indices(self.n_rows)
+        total = np.zeros((n_forms, max(end - begin, 0)))
+        if compiled and n_forms <= MOST_COMPILED_FORMS:
+            from manyarms.support.compiled_forms import add_forms
+
+            vectors = np.ascontiguousarray(forms.T)
+            for place, _, stop, panel in self._parts(0, columns):
+                add_forms(panel[: stop - place], vectors, place, begin, total)
+            return total
         vectors = np.ascontiguousarray(forms.T, dtype=self.dtype)
-        total: Floats | None = None
-        for start, _, stop, panel in self._parts(0, columns):
-            partial = _panel_product(vectors[:, start:stop], panel[: stop - start, row])
-            if total is None:
-                total = partial.astype(np.float64, copy=False)
-            else:
-                total += partial
-        return np.zeros((n_forms, len(range(*row.indices(self.n_rows))))) if total is None else total
+        for start in range(begin, end, BLOCK_ROWS):
+            rows = slice(start, min(start + BLOCK_ROWS, end))
+            for place, _, stop, panel in self._parts(0, columns):
+                part = _panel_product(vectors[:, place:stop], panel[: stop - place, rows])
+                total[:, rows.start - begin : rows.stop - begin] += part
+        return total
 
     def _parts(self, first: int, last: int) -> Iterator[tuple[int, int, int, NDArray[Any]]]:
         """(first column of the panel, begin, end, panel) for the panels with columns `first` to `last`."""
@@ -103,11 +120,15 @@ class Columns:
 
 
 def _panel_product(vectors: NDArray[Any], data: NDArray[Any]) -> NDArray[Any]:
-    """vectors (forms × columns) times data (columns × rows)."""
-    result = np.empty((len(vectors), data.shape[1]), dtype=data.dtype)
+    """vectors (forms × columns) times data (columns × rows, at most a block).
+
+    A matrix product with very few columns spends its time packing. For few forms, a part of the block is
+    loaded into the cache once and multiplied by one vector after the other.
+    """
     if len(vectors) > _FEW_FORMS:
-        return np.matmul(vectors, data, out=result)
-    step = _CACHE_BYTES // (len(data) * data.dtype.itemsize)
+        return np.asarray(vectors @ data)
+    result = np.empty((len(vectors), data.shape[1]), dtype=data.dtype)
+    step = max(1, _CACHE_BYTES // (_PANEL * data.dtype.itemsize))
     for start in range(0, data.shape[1], step):
         block = data[:, start : start + step]
         for r in range(len(vectors)):
