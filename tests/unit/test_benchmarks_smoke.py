@@ -7,12 +7,12 @@ import math
 from pathlib import Path
 
 import pytest
-from benchmarks import Row, at_least, at_most, discover, foundation, guarantees, select
+from benchmarks import Row, at_least, at_most, discover, foundation, guarantees, passes, select
 from benchmarks.__main__ import main, table
 
 
-@pytest.mark.parametrize("benchmark", foundation.BENCHMARKS)
-def test_foundation_gives_rows(benchmark) -> None:
+@pytest.mark.parametrize("benchmark", [*foundation.BENCHMARKS, *passes.BENCHMARKS])
+def test_foundation_and_passes_give_rows(benchmark) -> None:
     rows = benchmark(True)
     assert rows
     for row in rows:

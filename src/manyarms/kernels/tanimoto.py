@@ -46,12 +46,18 @@ class Tanimoto(Kernel):
 
 def _similarities(few: NDArray[np.uint64], many: NDArray[np.uint64]) -> Floats:
     """|x ∧ y| / |x ∨ y| for every x of `few` and y of `many`; both ways to compute it are exact."""
-    result = np.empty((len(few), len(many)))
-    if worthwhile_now(few.size * len(many) >= _COMPILED_FROM):
-        from manyarms.kernels.compiled_tanimoto import similarities
+    if not worthwhile_now(few.size * len(many) >= _COMPILED_FROM):
+        return _by_words(few, many)
+    from manyarms.kernels.compiled_tanimoto import similarities
 
-        similarities(few, many, result)
-        return result
+    result = np.empty((len(few), len(many)))
+    similarities(few, many, result)
+    return result
+
+
+def _by_words(few: NDArray[np.uint64], many: NDArray[np.uint64]) -> Floats:
+    """The same with numpy."""
+    result = np.empty((len(few), len(many)))
     for start in range(0, len(many), _BLOCK_ROWS):
         rows = slice(start, start + _BLOCK_ROWS)
         words = np.ascontiguousarray(many[rows].T)  # one operation for the same word of all rows
