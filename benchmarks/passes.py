@@ -19,10 +19,10 @@ from benchmarks import Row, at_least, at_most
 from benchmarks.timing import cpu_seconds, one_thread
 from manyarms.embeddings import Nystrom
 from manyarms.kernels import tanimoto
-from manyarms.posterior.fused_pass import KnownColumns, Step, advance, rebuild
-from manyarms.posterior.update import Border, PoolValues, Pulls
+from manyarms.posterior.fused_pass import advance
+from manyarms.posterior.pool_step import ByFactor, LeverageScale, PoolValues, Step
+from manyarms.posterior.update import Border, Pulls
 from manyarms.support.column_store import BLOCK_ROWS, Columns
-from manyarms.support.triangles import LowerTriangle
 
 
 def _in_turns(works: dict[str, Callable[[], Any]], repeats: int, clock: Callable[..., float]) -> dict:
@@ -54,15 +54,23 @@ class _Range:
         one = np.ones((1, 1))
         border = Border(2.0 * one, rng.normal(size=(columns, 1)), one, one[0])
         pulls = Pulls(rng.normal(size=(columns + 1, 1)), one, one[0])
-        self.step = Step.of(rng.normal(size=(1, columns)), border, pulls)
+        self.step = Step(
+            forms=np.hstack([rng.normal(size=(columns, 1)), border.H, pulls.G[:columns]]),
+            scale=LeverageScale(1.0, 0, 1.0, True),
+            border=border,
+            pulls=pulls,
+            accepted=np.zeros(1, dtype=np.int64),
+            points=None,
+            seen=np.arange(5),
+            at_seen=np.ones((1, 5)),
+        )
         self.covariances = rng.random((1, rows))
-        self.known = KnownColumns(np.arange(5), np.ones((1, 5)))
         self.values = PoolValues(1e6 * np.ones(rows), np.ones(rows), np.zeros(rows))
 
     def advanced(self, row: slice, compiled: bool) -> PoolValues:
         values = PoolValues(*(array[row] for array in vars(self.values).values()))
         covariances = self.covariances[:, row]
-        return advance(self.columns, self.step, row, covariances, self.known, values, compiled=compiled)
+        return advance(self.columns, self.step, row, covariances, self.step.seen, values, compiled=compiled)
 
     def divided(self, threads: ThreadPoolExecutor, parts: int, compiled: bool) -> list[PoolValues]:
         edges = [part * self.rows // parts // BLOCK_ROWS * BLOCK_ROWS for part in range(parts)]
@@ -96,7 +104,7 @@ def step_of_a_range(smoke: bool) -> list[Row]:
 
 def threads(smoke: bool) -> list[Row]:
     """The same step on one and on two threads, in elapsed time; needs two idle cores."""
-    rows, columns, repeats = (3 * BLOCK_ROWS, 20, 2) if smoke else (1_000_000, 300, 9)
+    rows, columns, repeats = (2 * BLOCK_ROWS, 20, 2) if smoke else (1_000_000, 300, 9)
     found = []
     for storage in (np.float64, np.float32):
         arms = _Range(rows, columns, storage)
@@ -196,8 +204,9 @@ def rebuilding(smoke: bool) -> list[Row]:
     gram = kernel.matrix(X[:points], X[:points])
     factor = np.linalg.cholesky(gram + 1e-6 * np.eye(points))
     embedding, E = Nystrom(kernel, X[:points], factor), np.tril(rng.normal(size=(points, points))) / points
-    weights, prior, triangle = rng.normal(size=points), np.ones(rows), LowerTriangle(E)
-    blocks = [slice(start, min(start + BLOCK_ROWS, rows)) for start in range(0, rows, BLOCK_ROWS)]
+    weights, prior = rng.normal(size=points), np.ones(rows)
+    rule = ByFactor(E, weights)
+    blocks = [slice(start, min(start + 4096, rows)) for start in range(0, rows, 4096)]
     stores = Columns(rows, np.float64, points), Columns(rows, np.float64, points)
 
     def plain() -> np.ndarray:
@@ -212,11 +221,12 @@ def rebuilding(smoke: bool) -> list[Row]:
         return np.concatenate(means)
 
     def ours() -> np.ndarray:
-        parts = [
-            rebuild(stores[1], block, embedding.columns(X[block]), prior[block], triangle, weights)
-            for block in blocks
-        ]
-        return np.concatenate([part.mean for part in parts])
+        means = []
+        for block in blocks:
+            z = embedding.matrix(X[block])
+            stores[1].write(block, 0, z)
+            means.append(rule.values(z, prior[block]).mean)
+        return np.concatenate(means)
 
     with one_thread():
         error = float(np.abs(plain() - ours()).max())

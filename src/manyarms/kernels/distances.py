@@ -22,7 +22,7 @@ from manyarms.support.validation import Floats
 
 _DIRECT_FEATURES = 64  # above, distances are products whatever the number of pairs
 _PRODUCT_FROM = 16, 1024  # arms on the shorter side and in a block, from which distances are products
-_BLOCK_ROWS = 4096  # of the longer side: `BLOCK_ROWS` of support/column_store.py
+_BLOCK_ROWS = 4096  # of the longer side; divides `BLOCK_ROWS` of support/column_store.py
 _PIECE = 1 << 15  # distances at a time
 _CLOSE = 1e-6  # of |x|² + |y|²: pairs this close are computed again
 

@@ -1,12 +1,11 @@
 """The values of a range of arms after a step, from linear forms of their z, compiled (support/compiled.py).
 
-The formulas and the notation are those of update.py. Every loop runs over arms and treats each alike, so the
-bits of an arm's values do not depend on the range that it is computed in. Arrays are changed in place.
+The formulas are those of pool_step.py, the notation is that of update.py. Every loop runs over arms and
+treats each alike, so the bits of an arm's values do not depend on the range that it is computed in. Arrays
+are changed in place.
 """
 
 from __future__ import annotations
-
-import math
 
 from numba import float32, float64
 
@@ -84,23 +83,6 @@ def pull(
             _add_multiple(projection, columns[c], further[c, k])
         _add_multiple(mean, projection, gain[k])
     _add_squares(quadratic, inverse_factor, projections, -1.0)
-
-
-@compiled
-def upper_bounds(
-    residual: Floats,
-    quadratic: Floats,
-    mean: Floats,
-    prior: Floats,
-    ridge: float,
-    largest: float,
-    width: float,
-    bounds: Floats,
-) -> None:
-    """bounds = mean + β √leverage, with the leverage of state.py; `largest` is the bound λ + tκ² on V."""
-    for i in range(len(bounds)):
-        floor = (prior[i] - residual[i]) / largest
-        bounds[i] = mean[i] + width * math.sqrt(max(quadratic[i], floor) + residual[i] / ridge)
 
 
 @compiled

@@ -10,6 +10,7 @@ These messages are small: nothing in them has the length of the pool.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +20,7 @@ from manyarms.kernels import KernelLike
 from manyarms.posterior.precision import InversePrecision
 from manyarms.posterior.update import Border, Pulls
 from manyarms.support.linalg import forward
+from manyarms.support.triangles import LowerTriangle
 from manyarms.support.validation import Floats, Ints
 
 
@@ -28,6 +30,7 @@ class Start:
 
     kernel: KernelLike
     storage: np.dtype[Any]
+    n_arms: int  # of the whole pool
 
 
 @dataclass(frozen=True)
@@ -83,12 +86,13 @@ class ByFactor:
 
     def values(self, Z: Floats, prior: Floats) -> PoolValues:
         """The values of arms with these rows of z and prior variances."""
-        whitened = self.inverse_factor @ Z.T
-        return PoolValues(
-            np.maximum(prior - np.einsum("ij,ij->i", Z, Z), 0.0),
-            np.einsum("ij,ij->j", whitened, whitened),
-            Z @ self.vector,
-        )
+        columns = Z.T  # in row order if z was computed with `Nystrom.columns`
+        residual = np.maximum(prior - np.einsum("ij,ij->j", columns, columns), 0.0)
+        return PoolValues(residual, self._triangle.squares(columns), self.vector @ columns)
+
+    @cached_property
+    def _triangle(self) -> LowerTriangle:
+        return LowerTriangle(self.inverse_factor)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from manyarms.embeddings.nystrom import covariances
 from manyarms.errors import InvalidKernelError
 from manyarms.kernels import KernelLike
 from manyarms.pool.pool import Pool
+from manyarms.posterior.fused_pass import advance
 from manyarms.posterior.pool_step import (
     LeverageScale,
     PoolValues,
@@ -29,9 +30,9 @@ from manyarms.posterior.pool_step import (
     Start,
     Step,
     ValueRule,
-    new_columns,
 )
 from manyarms.support.column_store import Columns
+from manyarms.support.compiled import worthwhile
 from manyarms.support.validation import Floats, Ints
 
 VALUES = ("residual", "quadratic", "mean")
@@ -59,6 +60,11 @@ class Version:
     values: PoolValues
     scale: LeverageScale
     notes: dict[str, Any] = field(default_factory=dict)  # what other parts keep with this version
+
+    @property
+    def compiled(self) -> bool:
+        """Whether passes over the columns are compiled."""
+        return worthwhile(self.start.n_arms, self.size)
 
     @cached_property
     def leverage(self) -> Floats:
@@ -192,27 +198,13 @@ class Shard:
 
     def _stepped(self, version: Version, step: Step) -> PoolValues:
         """The values after a step; the new columns are written behind those of the version."""
-        forms, border, pulls, m = step.forms, step.border, step.pulls, version.size
-        a, u = len(step.accepted), 0 if pulls is None else len(pulls.gain)
-        seen = self.local(step.seen)
-        parts = []
-        for where, block in self.pool.blocks(bytes_per_arm=8 * (3 * forms.shape[1] + 4 * a + 8)):
-            products = version.columns.product(forms, where)
+        a, seen, parts = len(step.accepted), self.local(step.seen), []
+        for where, block in self.pool.blocks(bytes_per_arm=8 * (3 * step.forms.shape[1] + 4 * a + 8)):
+            gram = np.empty((a, len(block)))
+            if step.border is not None:
+                gram = covariances(version.start.kernel, block, step.points).T
             now = PoolValues(*(getattr(version.values, name)[where] for name in VALUES))
-            if border is not None:
-                gram = covariances(version.start.kernel, block, step.points)
-                new = new_columns(border, gram.T, products[:a])
-                new = new.astype(version.start.storage).astype(np.float64)
-                inside = (seen >= where.start) & (seen < where.stop)
-                new[:, seen[inside] - where.start] = step.at_seen[:, inside]
-                version.columns.write(where, m, new.T)
-                now = now.bordered(border, products[a:-u] if u else products[a:], new)
-            if pulls is not None:
-                projections = products[-u:]
-                if border is not None:
-                    projections = projections + pulls.G[m:].T @ new
-                now = now.pulled(pulls, projections)
-            parts.append(now)
+            parts.append(advance(version.columns, step, where, gram, seen, now, compiled=version.compiled))
         return parts[0] if len(parts) == 1 else _joined(parts)
 
     # ------------------------------------------------------------------ reading
@@ -232,8 +224,11 @@ class Shard:
 
     def forms(self, number: int, vectors: Floats) -> Floats:
         """vᵀz(x) of every arm for each column v of `vectors`: r × arms."""
-        columns = self.versions[number].columns
-        parts = [columns.product(vectors, where) for where, _ in self.pool.blocks(8 * 2 * vectors.shape[1])]
+        version = self.versions[number]
+        parts = [
+            version.columns.product(vectors, where, version.compiled)
+            for where, _ in self.pool.blocks(8 * 2 * vectors.shape[1])
+        ]
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
     def whole(self, number: int, name: str) -> Any:

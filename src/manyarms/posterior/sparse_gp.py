@@ -92,7 +92,7 @@ class SparseGP:
 
     def started(self) -> PosteriorState:
         """The state before any pull, with an empty sketch."""
-        start = Start(self.kernel, self.storage)
+        start = Start(self.kernel, self.storage, self.pool.n_arms)
         over_pool = OverPool.started(self.shards, start, self.ridge, self.keeps_residual)
         largest = over_pool.prior_max
         if not largest:

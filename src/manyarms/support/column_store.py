@@ -4,10 +4,10 @@ Each column is contiguous, so writing a new one and reading all of them are sequ
 kept in panels of `_PANEL` columns. A new panel is added when the last one is full, so nothing is ever copied
 or held twice: with a million arms the columns take nearly all the memory.
 
-Passes go through blocks of `BLOCK_ROWS` rows, counted from the beginning of the range that they are given. A
-matrix product rounds a row differently in blocks of different shapes. For results that do not depend on how a
-pool is divided, let ranges begin at multiples of `BLOCK_ROWS` and end at one or at the end of the pool, and
-use one thread for each product (`support/threads.py`); then a row has the same bits in every division.
+Passes go through blocks of rows, counted from the beginning of the range that they are given. A matrix
+product rounds a row differently in blocks of different shapes. For results that do not depend on how a pool
+is divided, let ranges begin at multiples of `BLOCK_ROWS` and end at one or at the end of the pool, and use
+one thread for each product (`support/threads.py`); then a row has the same bits in every division.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from manyarms.support.validation import Floats
 
 _PANEL = 128  # columns; sums over a panel are in the storage precision, sums over panels in double
-BLOCK_ROWS = 4096
+BLOCK_ROWS = 1 << 14
+_PRODUCT_ROWS = 4096  # of one matrix product
 _CACHE_BYTES = 1 << 20  # of a panel, processed together when several linear forms are computed
 _FEW_FORMS = 6  # up to this many forms, matrix–vector products on a cached block beat a matrix product
 MOST_COMPILED_FORMS = 8  # above, a matrix product is faster than the compiled sweep
@@ -105,8 +106,8 @@ class Columns:
                 add_forms(panel[: stop - place], vectors, place, begin, total)
             return total
         vectors = np.ascontiguousarray(forms.T, dtype=self.dtype)
-        for start in range(begin, end, BLOCK_ROWS):
-            rows = slice(start, min(start + BLOCK_ROWS, end))
+        for start in range(begin, end, _PRODUCT_ROWS):
+            rows = slice(start, min(start + _PRODUCT_ROWS, end))
             for place, _, stop, panel in self._parts(0, columns):
                 part = _panel_product(vectors[:, place:stop], panel[: stop - place, rows])
                 total[:, rows.start - begin : rows.stop - begin] += part
