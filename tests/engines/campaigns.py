@@ -37,7 +37,7 @@ class Search:
         return ma.Optimizer(self.pool, self.policy(name), seed=self.seed, engine=engine)
 
     def step(self, opt: ma.Optimizer, size: int) -> list[int]:
-        """A batch of this size for a learned model, which has exploration arms; others end it by their rule."""
+        """A batch of this size for a learned model; other policies may end it by their rule."""
         batch = opt.ask(size) if opt.model is not None or not opt.history.pulls else opt.ask(at_most=size)
         opt.tell(batch, self.values[batch.arms] + self.noise[batch.tickets])
         return batch.arms.tolist()

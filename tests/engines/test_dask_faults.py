@@ -1,4 +1,4 @@
-"""Workers that are killed, join late or lose a shard; a scheduler that is gone; addresses that are not safe."""
+"""Workers that are killed, join late or lose a shard; a scheduler that is gone; unsafe addresses."""
 
 from __future__ import annotations
 

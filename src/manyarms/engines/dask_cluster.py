@@ -35,7 +35,7 @@ class Cluster:
             rule = "a distributed.Client that is not asynchronous"
             raise InvalidParameterError("client", client, rule)
         self.client, self.timeout, self.insecure = client, timeout, insecure
-        self.address: str = client.scheduler.address if client.scheduler else "an address that is unknown"
+        self.address = str(client.scheduler.address if client.scheduler else "an unknown address")
         self._check_safe(self.address)
 
     def workers(self) -> list[str]:
@@ -116,7 +116,7 @@ class Cluster:
 
     def _scheduler_lost(self) -> SchedulerLostError:
         return SchedulerLostError(
-            f"the Dask scheduler at {self.address} does not answer. A run that was saved can be continued with "
+            f"the Dask scheduler at {self.address} does not answer. A saved run can be continued with "
             "manyarms.Optimizer.load(path, engine=...), on a new cluster or without one"
         )
 
@@ -142,7 +142,7 @@ def pack(value: Any) -> bytes:
     from distributed.protocol.pickle import dumps
 
     try:
-        return bytes(dumps(value))
+        return bytes(dumps(value))  # type: ignore[no-untyped-call]
     except Exception as problem:
         raise EngineError(f"the workers cannot be sent {type(value).__name__}: {problem}") from problem
 
@@ -151,4 +151,4 @@ def unpack(packed: bytes) -> Any:
     """The value that `pack` wrote."""
     from distributed.protocol.pickle import loads
 
-    return loads(packed)
+    return loads(packed)  # type: ignore[no-untyped-call]
