@@ -39,7 +39,7 @@ LAYERS = [
 ]
 LEVEL = {part: level for level, part in enumerate(LAYERS)}
 HEAVY = ["scipy.linalg", "scipy.spatial", "pandas", "polars", "narwhals", "pyarrow", "sklearn"]
-HEAVY += ["altair", "sqlalchemy", "typer", "rich", "matplotlib", "rdkit", "psycopg"]
+HEAVY += ["altair", "sqlalchemy", "typer", "rich", "matplotlib", "rdkit", "psycopg", "distributed", "dask"]
 HEAVY += ["fastapi", "uvicorn", "httpx", "pydantic"]
 
 
