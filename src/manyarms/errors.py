@@ -129,6 +129,18 @@ class PoolTooLargeError(ManyarmsError, ValueError):
     """A pool with more arms than an algorithm without a sketch can handle."""
 
 
+class UnknownVersionError(ManyarmsError, LookupError):
+    """A shard of the pool does not have what a call names; an engine then sends it again."""
+
+
+class EngineError(ManyarmsError, RuntimeError):
+    """The cluster that holds the pool cannot do the work: not safe, without workers, or losing them."""
+
+
+class SchedulerLostError(EngineError, ConnectionError):
+    """The scheduler of the cluster does not answer; a saved run can be continued on another engine."""
+
+
 class NoResultsError(ManyarmsError, LookupError):
     """The call needs at least one result."""
 

@@ -39,8 +39,9 @@ LAYERS = [
 ]
 LEVEL = {part: level for level, part in enumerate(LAYERS)}
 HEAVY = ["scipy.linalg", "scipy.spatial", "pandas", "polars", "narwhals", "pyarrow", "sklearn"]
-HEAVY += ["altair", "sqlalchemy", "typer", "rich", "matplotlib", "rdkit", "psycopg"]
-HEAVY += ["fastapi", "uvicorn", "httpx", "pydantic", "numba"]
+HEAVY += ["altair", "sqlalchemy", "typer", "rich", "matplotlib", "rdkit"]
+HEAVY += ["psycopg", "fastapi", "uvicorn", "httpx", "pydantic", "numba"]
+HEAVY += ["distributed", "dask"]
 
 
 def module_name(path: Path) -> str:

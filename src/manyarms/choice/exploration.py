@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from manyarms.support.validation import Floats, Ints
 SMALLEST = 20  # smallest batch size with exploration arms
 SHARE = 0.2  # exploration arms as a fraction of the batch
 AMONG = 0.1  # largest fraction of the remaining arms that they are drawn from
+_NUMBERS = count()
 _ROUNDS, _BINS = 4, 1024  # of the search for the bound that this fraction reaches
 
 
@@ -52,7 +54,8 @@ def plausible_maximizers(context: BatchContext, most: int) -> Ints:
     """
     over_pool, overlay = context.posterior.state.over_pool, context.overlay
     pulls = overlay.message() if overlay.pulls else None
-    question = _Question(context.width, pulls, int(context.stream("exploration").integers(2**63)))
+    key = int(context.stream("exploration").integers(2**63))
+    question = _Question(context.width, pulls, key, next(_NUMBERS))
     may = [context.allowed.within(*ends) for ends in over_pool.ranges]
 
     def ask(function: Callable[..., Any], *args: Any) -> list[Any]:
@@ -92,11 +95,15 @@ def _nth_highest(ask: Callable[..., list[Any]], extremes: list[Any], n: int) -> 
 
 @dataclass(frozen=True, eq=False)
 class _Question:
-    """What the shards are told: the width, pulls without a result, and a key for random names."""
+    """What the shards are told: the width, pulls without a result, and a key for random names.
+
+    `number` tells questions of one process apart: shards may receive a copy for each call.
+    """
 
     width: float
     pulls: Hallucinated | None
     key: int
+    number: int
 
 
 def _bounds(
@@ -104,13 +111,13 @@ def _bounds(
 ) -> tuple[Ints, Floats, Floats]:
     """The arms that may be chosen, and their lower and upper bounds."""
     kept = version.notes.get("exploration")
-    if kept is None or kept[0] is not question:
+    if kept is None or kept[0] != question.number:
         leverage = version.leverage
         if question.pulls is not None:
             leverage = reduced_leverage(shard, version, question.pulls)
         places = np.flatnonzero(may.flags(shard.n_arms))
         mean, reach = version.values.mean[places], question.width * np.sqrt(leverage[places])
-        kept = version.notes["exploration"] = question, (places, mean - reach, mean + reach)
+        kept = version.notes["exploration"] = question.number, (places, mean - reach, mean + reach)
     found: tuple[Ints, Floats, Floats] = kept[1]
     return found
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyarms.embeddings import Embedding
+from manyarms.engines.base import keeps
 from manyarms.pool.pool import Pool
 from manyarms.posterior.shard import Shard, Version
 from manyarms.support.column_store import Columns
@@ -60,11 +61,15 @@ class PriorColumns:
 # ---------------------------------------------------------------------- the variance of the residual
 
 
+_WITH_COLUMNS = (("placed", 2),)
+
+
 def note(key: int) -> str:
     """The name under which v is kept with a version."""
     return f"prior variance {key}"
 
 
+@keeps("version", makes=1, reads=_WITH_COLUMNS)
 def start_variance(shard: Shard, version: Version, key: int) -> None:
     """Without inducing arms: v(x) = ‖p(x)‖²."""
     columns: PriorColumns = shard.placed[key]
@@ -75,6 +80,7 @@ def start_variance(shard: Shard, version: Version, key: int) -> None:
     version.notes[note(key)] = np.concatenate(parts)
 
 
+@keeps("version", makes=1, reads=_WITH_COLUMNS)
 def rebuild_variance(shard: Shard, version: Version, key: int, correction: Floats) -> None:
     """From scratch: v(x) = ‖p(x) − Cᵀz(x)‖²."""
     columns: PriorColumns = shard.placed[key]
@@ -86,16 +92,19 @@ def rebuild_variance(shard: Shard, version: Version, key: int, correction: Float
     version.notes[note(key)] = variance
 
 
+@keeps("version", makes=1, reads=(("version", 3),))
 def keep_variance(shard: Shard, version: Version, key: int, old: int) -> None:
     """The v of an earlier version with the same inducing arms."""
     version.notes[note(key)] = shard.versions[old].notes[note(key)]
 
 
+@keeps("version", makes=1)
 def set_variance(shard: Shard, version: Version, key: int, variance: Floats) -> None:
     """The v that a saved run contains."""
     version.notes[note(key)] = variance
 
 
+@keeps("version", makes=1, reads=_WITH_COLUMNS)
 def append_variance(shard: Shard, version: Version, key: int, place: int, c: Floats, before: Floats) -> None:
     """One more inducing arm, whose column of z is at `place`: v falls by 2 z_new qᵀc − z_new²‖c‖².
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -36,6 +37,45 @@ class Engine(Protocol):
 
     def place(self, pool: Pool, make: Callable[[Pool, int], Any]) -> Shards:
         """The shards of a pool; `make(part, first)` makes the shard that begins with arm `first`."""
+
+
+@dataclass(frozen=True)
+class Keeps:
+    """What a call leaves with a shard, so that an engine can make a lost shard again.
+
+    Things that shards keep are named by a kind, such as "version", and a number. `makes` and `reads` are
+    places among the arguments that hold such numbers.
+    """
+
+    kind: str
+    makes: int  # the number of what the call makes or changes
+    reads: tuple[tuple[str, int], ...] = ()  # what has to exist with its present contents
+    begins: bool = False  # the call reads only what the first call of the chain made, not the state between
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def keeps(
+    kind: str, makes: int, reads: tuple[tuple[str, int], ...] = (), begins: bool = False
+) -> Callable[[F], F]:
+    """Declare what a method of a shard, or a function that a shard runs, leaves with it (see `Keeps`)."""
+
+    def declared(function: F) -> F:
+        function.keeps = Keeps(kind, makes, reads, begins)  # type: ignore[attr-defined]
+        return function
+
+    return declared
+
+
+def forgets(kind: str) -> Callable[[F], F]:
+    """Declare that a method of a shard forgets what has the kind and the number given."""
+
+    def declared(function: F) -> F:
+        function.forgets = kind  # type: ignore[attr-defined]
+        return function
+
+    return declared
 
 
 def cuts(n_arms: int, shards: int) -> list[int]:

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from manyarms.embeddings.nystrom import covariances
-from manyarms.errors import InvalidKernelError
+from manyarms.engines.base import forgets, keeps
+from manyarms.errors import InvalidKernelError, UnknownVersionError
 from manyarms.kernels import KernelLike
 from manyarms.pool.pool import Pool
 from manyarms.posterior.fused_pass import advance
@@ -36,6 +37,7 @@ from manyarms.support.compiled import worthwhile
 from manyarms.support.validation import Floats, Ints
 
 VALUES = ("residual", "quadratic", "mean")
+_FROM_OLD = (("version", 0),)
 _REBUILD_ROWS = 1 << 12  # rows of z that are computed together stay in the cache
 
 
@@ -77,13 +79,20 @@ class Version:
         return np.sqrt(self.leverage)
 
 
+class _Numbered(dict[int, Any]):
+    """What a shard keeps, by number; it says so if it does not have a number."""
+
+    def __missing__(self, number: int) -> Any:
+        raise UnknownVersionError(f"this shard keeps nothing with the number {number}")
+
+
 class Shard:
     """The arms from `first` on that `pool` holds; every method names the version that it reads or makes."""
 
     def __init__(self, pool: Pool, first: int) -> None:
         self.pool, self.first = pool, first
-        self.versions: dict[int, Version] = {}
-        self.placed: dict[int, Any] = {}  # what other parts keep with the arms, for any version
+        self.versions: dict[int, Version] = _Numbered()
+        self.placed: dict[int, Any] = _Numbered()  # what other parts keep with the arms, for any version
         self._lock = Lock()  # held by the one who appends columns
 
     def __getstate__(self) -> dict[str, Any]:
@@ -104,6 +113,7 @@ class Shard:
 
     # ------------------------------------------------------------------ making versions
 
+    @keeps("version", makes=0)
     def start(self, new: int, start: Start, scale: LeverageScale) -> float:
         """Begin a chain: mean 0, leverage k/λ and no columns. The largest k(x, x)."""
         prior = np.concatenate(
@@ -113,10 +123,12 @@ class Shard:
         self.versions[new] = Version(start, prior, Columns(len(prior), start.storage), 0, values, scale)
         return float(prior.max())
 
+    @keeps("version", makes=0)
     def scaled(self, number: int, scale: LeverageScale) -> None:
         """Complete a started version, once the largest prior variance of all shards is known."""
         self.versions[number] = replace(self.versions[number], scale=scale)
 
+    @keeps("version", makes=1, reads=_FROM_OLD)
     def advance(self, old: int, new: int, step: Step) -> None:
         """Append columns and condition on pulls, in one pass over the stored columns."""
         with self._lock:
@@ -131,6 +143,7 @@ class Shard:
                 version, size=version.size + a, values=values, scale=step.scale, notes={}
             )
 
+    @keeps("version", makes=1, reads=_FROM_OLD, begins=True)
     def rebuild(self, old: int, new: int, message: Rebuild) -> None:
         """Compute all columns and values from scratch, or all values and the columns that are not known."""
         with self._lock:
@@ -151,6 +164,7 @@ class Shard:
                 _write_values(values, where, message.rule.values(Z, version.prior[where]))
             self.versions[new] = Version(version.start, version.prior, columns, m, values, message.scale)
 
+    @keeps("version", makes=1, reads=_FROM_OLD)
     def revalue(self, old: int, new: int, embedding: Any, rule: ValueRule, scale: LeverageScale) -> None:
         """Keep the columns, and compute the values of every arm by this rule from z of this embedding."""
         version, values = self.versions[old], empty_values(self.n_arms)
@@ -158,12 +172,14 @@ class Shard:
             _write_values(values, where, rule.values(embedding.matrix(block), version.prior[where]))
         self.versions[new] = replace(version, values=values, scale=scale, notes={})
 
+    @keeps("version", makes=1, reads=_FROM_OLD)
     def refit(self, old: int, new: int, vector: Floats) -> None:
         """Replace the mean by zᵀw for another weight vector w."""
         version = self.versions[old]
         values = replace(version.values, mean=self.forms(old, vector[:, None])[0])
         self.versions[new] = replace(version, values=values, notes={})
 
+    @keeps("version", makes=1, reads=_FROM_OLD, begins=True)
     def restore(self, old: int, new: int, arrays: Mapping[str, Any], scale: LeverageScale) -> None:
         """A version with these columns (a list of parts) and values for its first arms, as `whole` gave them.
 
@@ -183,6 +199,7 @@ class Shard:
                 _write_values(values, where, arrays["rule"].values(Z, version.prior[where]))
         self.versions[new] = Version(version.start, version.prior, columns, arrays["size"], values, scale)
 
+    @forgets("version")
     def release(self, number: int) -> None:
         """Forget a version."""
         self.versions.pop(number, None)
@@ -242,10 +259,12 @@ class Shard:
         """`function(shard, version, *args)`, for what other packages compute over the arms of a shard."""
         return function(self, self.versions[number], *args)
 
+    @keeps("placed", makes=0)
     def place(self, key: int, make: Callable[..., Any], *args: Any) -> None:
         """Keep `make(pool, *args)` with the arms of this shard, for every version."""
         self.placed[key] = make(self.pool, *args)
 
+    @forgets("placed")
     def displace(self, key: int) -> None:
         """Forget what `place` made."""
         self.placed.pop(key, None)

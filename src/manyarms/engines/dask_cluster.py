@@ -1,0 +1,154 @@
+"""A connection to a Dask cluster: which workers there are, calls to actors, and what counts as a loss."""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import urlsplit
+
+from manyarms.errors import (
+    EngineError,
+    InvalidParameterError,
+    MissingExtraError,
+    SchedulerLostError,
+)
+
+_PATIENCE = 5.0  # seconds without an answer after which the scheduler is asked whether the worker is alive
+_SAFE = ("tls", "inproc", "wss")  # inproc does not leave the process
+
+
+class Lost(Exception):  # noqa: N818
+    """The worker that holds an actor is gone."""
+
+
+class Cluster:
+    """A client of a Dask scheduler, with the errors of this package."""
+
+    def __init__(self, client: Any, insecure: bool, timeout: float) -> None:
+        try:
+            from distributed import Client
+        except ImportError:
+            raise MissingExtraError("distributed", "dask", "an engine on a Dask cluster") from None
+        if not isinstance(client, Client) or client.asynchronous:
+            rule = "a distributed.Client that is not asynchronous"
+            raise InvalidParameterError("client", client, rule)
+        self.client, self.timeout, self.insecure = client, timeout, insecure
+        self.address = str(client.scheduler.address if client.scheduler else "an unknown address")
+        self._check_safe(self.address)
+
+    def workers(self) -> list[str]:
+        """The addresses of the workers; if there is none, waits for one."""
+        deadline = time.monotonic() + self.timeout
+        while True:
+            found = sorted(self._scheduler_info()["workers"])
+            if found:
+                for address in found:
+                    self._check_safe(address)
+                return found
+            if time.monotonic() > deadline:
+                raise EngineError(f"the Dask scheduler at {self.address} has no workers")
+            time.sleep(0.2)
+
+    def actors(self, homes: Iterable[str]) -> list[Any]:
+        """A new actor on each of these workers; None where the worker was lost meanwhile."""
+        from manyarms.engines.dask import ShardHost
+
+        try:
+            futures = [
+                self.client.submit(ShardHost, actor=True, workers=[home], pure=False) for home in homes
+            ]
+        except Exception as problem:
+            raise self._scheduler_lost() from problem
+        return [self._actor(future) for future in futures]
+
+    def _actor(self, future: Any) -> Any:
+        from distributed import TimeoutError
+
+        deadline = time.monotonic() + self.timeout
+        while time.monotonic() < deadline:
+            try:
+                with self.client.as_current():
+                    return future.result(timeout=1.0)
+            except TimeoutError:
+                self._scheduler_info()
+            except ImportError as problem:
+                raise EngineError(f"the workers at {self.address} need manyarms: {problem}") from None
+            except Exception:
+                self._scheduler_info()
+                return None
+        return None
+
+    def call(self, actor: Any, method: str, *args: Any) -> Any:
+        """Begin a call; None if the actor is known to be lost."""
+        if actor is None:
+            return None
+        try:
+            with self.client.as_current():
+                return getattr(actor, method)(*args)
+        except Exception:  # Dask knows already that the worker is lost
+            return None
+
+    def answer(self, call: Any, home: str) -> Any:
+        """The answer to a call; `Lost` if the worker `home` is gone."""
+        from distributed import TimeoutError
+
+        while call is not None:
+            try:
+                return call.result(timeout=_PATIENCE)
+            except TimeoutError:
+                if home not in self._scheduler_info()["workers"]:
+                    raise Lost(home) from None
+            except Exception:
+                break
+        self._scheduler_info()  # if the scheduler is gone too, nothing can be made again
+        raise Lost(home)
+
+    def _scheduler_info(self) -> dict[str, Any]:
+        try:
+            if self.client.status != "running":
+                raise OSError(self.client.status)
+            info: dict[str, Any] = self.client.scheduler_info()
+            return info
+        except Exception as problem:
+            raise self._scheduler_lost() from problem
+
+    def _scheduler_lost(self) -> SchedulerLostError:
+        return SchedulerLostError(
+            f"the Dask scheduler at {self.address} does not answer. A saved run can be continued with "
+            "manyarms.Optimizer.load(path, engine=...), on a new cluster or without one"
+        )
+
+    def _check_safe(self, address: str) -> None:
+        parts = urlsplit(address)
+        if self.insecure or parts.scheme in _SAFE or _is_loopback(parts.hostname or ""):
+            return
+        raise EngineError(
+            f"the connection to {address} is not encrypted. Start the cluster with TLS (addresses that begin "
+            "with tls://), or allow clear text with insecure=True"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def pack(value: Any) -> bytes:
+    """A value as bytes; what `pickle` cannot write, such as a function defined in a notebook, is included."""
+    from distributed.protocol.pickle import dumps
+
+    try:
+        return bytes(dumps(value))  # type: ignore[no-untyped-call]
+    except Exception as problem:
+        raise EngineError(f"the workers cannot be sent {type(value).__name__}: {problem}") from problem
+
+
+def unpack(packed: bytes) -> Any:
+    """The value that `pack` wrote."""
+    from distributed.protocol.pickle import loads
+
+    return loads(packed)  # type: ignore[no-untyped-call]

@@ -1,0 +1,42 @@
+"""Worker processes choose the arms that one process chooses (for shards and threads: test_sharding.py)."""
+
+from __future__ import annotations
+
+import pytest
+from distributed import Client
+
+from manyarms.engines import Dask, Local, base
+from tests.engines.campaigns import POLICIES, Search
+
+ONE = Local(shards=1, threads=1)
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_two_worker_processes(client: Client) -> None:
+    search = Search(0)
+    assert search.arms("learned", Dask(client, shards=5)) == search.arms("learned", ONE)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("name", POLICIES)
+def test_two_worker_processes_on_more_seeds(client: Client, name: str, seed: int) -> None:
+    search = Search(seed)
+    assert search.arms(name, Dask(client, shards=5)) == search.arms(name, ONE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shards", [2, 16])
+@pytest.mark.usefixtures("small_blocks")
+def test_other_numbers_of_shards(client: Client, shards: int) -> None:
+    search = Search(1)
+    for name in POLICIES:
+        assert search.arms(name, Dask(client, shards=shards)) == search.arms(name, ONE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["BKB", "learned"])
+def test_blocks_of_the_usual_size(client: Client, name: str) -> None:
+    search = Search(3, n_arms=4 * base.BLOCK + 100, max_memory=2**29)
+    assert search.arms(name, Dask(client, shards=5)) == search.arms(name, ONE)
