@@ -24,7 +24,14 @@ from manyarms.campaigns.orders import Issued
 from manyarms.campaigns.results_file import reported
 from manyarms.campaigns.settings import Request, read_request
 from manyarms.campaigns.store.database import address
-from manyarms.errors import InvalidParameterError, MissingExtraError, ResultsFileError, TableError, shown
+from manyarms.errors import (
+    InvalidParameterError,
+    MissingExtraError,
+    ResultsFileError,
+    ServiceError,
+    TableError,
+    shown,
+)
 from manyarms.plots.view import RunView
 from manyarms.pool.frames import is_frame
 
@@ -216,7 +223,11 @@ class Campaign:
 
     def chart_view(self) -> RunView:
         """What the charts of `manyarms.plots` show of this campaign."""
-        return campaign_view(self._inner)
+        if not isinstance(self._inner, LocalCampaign):
+            raise ServiceError(
+                "charts need the model, which stays with the service: use `manyarms report URL`"
+            )
+        return campaign_view(self._inner.inner)
 
     def status(self) -> dict[str, Any]:
         """The settings, the counts, the learned model and the assumptions."""
