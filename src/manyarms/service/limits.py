@@ -94,17 +94,18 @@ class Guard:
         return self.limits.json_bytes
 
     def _limited(self, most: int, receive: Receive) -> Receive:
-        started, received, complete = time.monotonic(), 0, False
+        waited, received, complete = 0.0, 0, False
 
         async def limited() -> Message:
-            nonlocal received, complete
+            nonlocal waited, received, complete
             if complete:  # waiting for the end of the connection, which may take any time
                 return await receive()
-            allowed = self.limits.body_seconds + received / self.limits.slowest_bytes
-            try:
-                message = await asyncio.wait_for(receive(), max(0.0, started + allowed - time.monotonic()))
+            allowed, began = self.limits.body_seconds + received / self.limits.slowest_bytes, time.monotonic()
+            try:  # only the time spent waiting for the client counts
+                message = await asyncio.wait_for(receive(), max(0.01, allowed - waited))
             except TimeoutError:
                 raise BodyError(TooSlowError("the body of the request did not arrive in time")) from None
+            waited += time.monotonic() - began
             if message["type"] == "http.request":
                 received += len(message.get("body", b""))
                 complete = not message.get("more_body", False)
