@@ -34,7 +34,7 @@ class Worker(threading.Thread):
 
     def run(self) -> None:
         rng, name = random.Random(self.number), f"worker {self.number}"
-        campaign = RemoteCampaign(Connection(self.url, patience=120))
+        campaign = RemoteCampaign(Connection(self.url, patience=3600))
         try:
             while not self.stopping.is_set():
                 for job in campaign.ask(rng.choice([1, 1, 2]), worker=name, lease_seconds=600):
