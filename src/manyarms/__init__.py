@@ -36,9 +36,11 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """Import agents, plots, problems, `Campaign` and `Certificate` when they are first used."""
+    """Import agents, plots, problems, `connect`, `Campaign` and `Certificate` when they are first used."""
     if name in ("agents", "plots", "problems"):
         return import_module(f"manyarms.{name}")
+    if name == "connect":
+        return import_module("manyarms.service.client.connect").connect
     if name == "Campaign":
         return import_module("manyarms.campaigns.python_api").Campaign
     if name == "Certificate":
@@ -83,6 +85,7 @@ __all__ = [
     "Sum",
     "Tanimoto",
     "agents",
+    "connect",
     "engines",
     "errors",
     "maximize",

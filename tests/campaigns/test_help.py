@@ -76,6 +76,18 @@ DEFAULTS = {
         "--retries": "1",
         "--lease": "300.0",
     },
+    "work": {
+        "--value-pattern": "(the last number)",
+        "--workers": "1",
+        "--trials": "(no limit)",
+        "--until": "(no target)",
+        "--until-gap": "(never)",
+        "--timeout": "(no limit)",
+        "--retries": "1",
+        "--lease": "300.0",
+        "--name": "(the machine and the process)",
+        "--patience": "3600.0",
+    },
     "reproduce": {"--out": "(reproduction/NAME)", "--workers": "(one per core)"},
 }
 

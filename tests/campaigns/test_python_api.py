@@ -127,4 +127,4 @@ def test_frames_with_dates_flags_and_holes_are_understood(tmp_path):
         batch = campaign.ask(12)
         assert sorted(batch["id"]) == sorted(str(i) for i in range(12))
         assert batch["x"].isna().sum() == 1
-        assert campaign._inner.pool.names == ["day", "fresh", "x", "x is missing"]
+        assert campaign._inner.inner.pool.names == ["day", "fresh", "x", "x is missing"]

@@ -34,7 +34,7 @@ from manyarms.campaigns.recording import (
     who_is_this,
 )
 from manyarms.campaigns.resolve_settings import resolve
-from manyarms.campaigns.results_file import RESERVED, ReportedResult, read_results, ticket_row
+from manyarms.campaigns.results_file import RESERVED, ReportedResult, read_file, read_results, ticket_row
 from manyarms.campaigns.settings import Request, Settings
 from manyarms.campaigns.store.corrections import Change
 from manyarms.campaigns.store.creation import create_campaign, refuse_existing
@@ -42,7 +42,7 @@ from manyarms.campaigns.store.keyed_asks import KeyedAsk, keep_asks, known_asks
 from manyarms.campaigns.store.schema import OPEN, TICKETS
 from manyarms.campaigns.store.store import Snapshot, Store, Ticket, now_text
 from manyarms.campaigns.store.ticket_codes import new_nonce, ticket_code
-from manyarms.errors import DamagedCampaignError, ResultsFileError, SettingsError
+from manyarms.errors import DamagedCampaignError, SettingsError
 from manyarms.support.validation import non_negative
 
 _NOT_RECORDED = "not recorded"  # the reason of tickets from before reasons were stored
@@ -293,11 +293,7 @@ class Campaign(CampaignCandidates):
 
         `mode` says what rows by id mean that differ from an earlier version of the file.
         """
-        try:
-            data = Path(path).read_bytes()
-        except OSError as problem:
-            raise ResultsFileError(f"{path}: {problem.strerror}") from None
-        return self.tell_bytes(data, str(path), mode)
+        return self.tell_bytes(read_file(path), str(path), mode)
 
     def tell_bytes(
         self, data: bytes, name: str, mode: Mode = Mode.ASK, who: str | None = None

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from manyarms.campaigns.assumptions import Units
-from manyarms.campaigns.eligible import Mask, eligible_by_condition, eligible_by_ids
+from manyarms.campaigns.eligible import Mask, eligible_by_condition
 from manyarms.campaigns.next_batch import ModelInput, current
 from manyarms.campaigns.pool_file.fingerprints import ProgressCallback
 from manyarms.campaigns.pool_file.parts import Candidates, fitting_source, joined
@@ -176,18 +176,18 @@ class CampaignCandidates:
         missing: Mapping[str, str] = {name: "" for name in names if name not in arms}
         return arms | self.source.arms_of(missing) if missing else arms
 
-    def eligible(self, condition: str | None = None, ids: Path | None = None) -> Mask | None:
-        """The candidates that satisfy a condition on the columns and whose ids are in a file, as a mask."""
+    def eligible(self, condition: str | None = None, ids: Mapping[str, str] | None = None) -> Mask | None:
+        """The candidates that satisfy a condition on the columns and have one of these ids, as a mask."""
         masks = []
         if condition is not None:
             masks.append(eligible_by_condition(condition, self.source))
         if ids is not None:
-            masks.append(eligible_by_ids(ids, self.source))
+            masks.append(self.eligible_among(ids))
         return None if not masks else masks[0] if len(masks) == 1 else masks[0] & masks[1]
 
-    def eligible_among(self, ids: Iterable[str]) -> Mask:
-        """The candidates with these ids, as a mask."""
-        arms = self.source.arms_of({str(each): "eligible: " for each in ids})
+    def eligible_among(self, ids: Mapping[str, str]) -> Mask:
+        """The candidates with these ids, as a mask. Each maps to the place that an error names."""
+        arms = self.source.arms_of(ids)
         mask = np.zeros(self.source.n_arms, dtype=bool)
         mask[list(arms.values())] = True
         return mask

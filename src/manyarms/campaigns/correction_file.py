@@ -6,24 +6,20 @@ import csv
 import io
 from pathlib import Path
 
-from manyarms.campaigns.campaign import Campaign
-from manyarms.campaigns.results_file import ReportedResult, checked_value
-from manyarms.errors import ResultsFileError
+from manyarms.campaigns.access import TableForm
+from manyarms.campaigns.results_file import ReportedResult, checked_value, read_file, read_results
 
 
 def read_corrections(
-    campaign: Campaign, path: Path, *, remove: bool
+    form: TableForm, path: Path, *, remove: bool
 ) -> tuple[list[ReportedResult], list[float | str | None]]:
     """The measured rows of the file with the present values of their results; None: not given.
 
     To remove results, the values of the file are the present values, so that a file can be removed as it was
     imported.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as problem:
-        raise ResultsFileError(f"{path}: {problem.strerror}") from None
-    rows = campaign.read_results(data, str(path))
+    data = read_file(path)
+    rows = read_results(data, str(path), form.id_column, form.id is None, form.columns, form.identity)
     before: list[float | str | None]
     if remove:
         before = ["failed" if row.value is None else row.value for row in rows]

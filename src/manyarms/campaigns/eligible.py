@@ -53,23 +53,19 @@ def eligible_by_condition(condition: str, source: Candidates) -> Mask:
     return _Condition(condition, source).mask()
 
 
-def eligible_by_ids(path: Path, source: Candidates) -> Mask:
-    """A mask over the candidates: those whose ids are in the file, one per line or in the id column."""
+def ids_in_file(path: Path, name: str) -> dict[str, str]:
+    """The ids in a file, one per line or in the id column, which is called `name`, with their places."""
     try:
         header, rows = result_rows(path.read_bytes(), str(path))
     except OSError as problem:
         raise ResultsFileError(f"{path}: {problem.strerror}") from None
-    name = source.id or "id"
     if name in header:
         place, listed = header.index(name), rows
     elif len(header) == 1:
         place, listed = 0, [(1, header), *rows]
     else:
         raise ResultsFileError(f"{path}: no column {name!r}; the file has {shown(header)}")
-    where = {row[place]: f"{path}: line {line}: " for line, row in listed if row[place]}
-    mask = np.zeros(source.n_arms, dtype=bool)
-    mask[list(source.arms_of(where).values())] = True
-    return mask
+    return {row[place]: f"{path}: line {line}: " for line, row in listed if row[place]}
 
 
 class _Condition:

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from manyarms.campaigns.campaign import Campaign
+from manyarms.campaigns.access import CampaignAccess
 from manyarms.campaigns.pool_file.files import is_parquet
-from manyarms.campaigns.queries import HistoryRow, history
+from manyarms.campaigns.queries import HistoryRow
 from manyarms.campaigns.results_file import EXPORTED_FROM, export_mark
 from manyarms.campaigns.spreadsheet_cells import as_text_cell
 from manyarms.errors import MissingExtraError, OutputError
@@ -18,15 +18,14 @@ from manyarms.pool.text_format import is_text_table
 from manyarms.support.output_files import check_writable, replacing
 
 
-def export(campaign: Campaign, path: Path, force: bool = False) -> int:
+def export(campaign: CampaignAccess, path: Path, force: bool = False) -> int:
     """Write every recorded result in the format of the file's ending; returns the number of rows.
 
     An existing file is replaced only with `force`; the table of candidates and databases never are.
     """
     check_writable(path, force=force, never=campaign.never_overwritten)
-    with campaign.store.reading() as connection:
-        mark = export_mark(campaign.store.identity(connection))
-    rows = [{**shown_row(each), EXPORTED_FROM: mark} for each in history(campaign)]
+    mark = export_mark(campaign.form.identity)
+    rows = [{**shown_row(each), EXPORTED_FROM: mark} for each in campaign.history()]
     safe: dict[str, Any] = {"force": force, "never": campaign.never_overwritten}
     if is_parquet(path):
         _export_parquet(path, rows, safe)

@@ -15,16 +15,23 @@ from types import TracebackType
 from typing import Any
 
 from manyarms.campaigns import campaign as durable
-from manyarms.campaigns import queries
+from manyarms.campaigns.access import CampaignAccess, Eligible
 from manyarms.campaigns.batch_file import batch_lines
 from manyarms.campaigns.chart_view import campaign_view
 from manyarms.campaigns.import_plan import ImportSummary
+from manyarms.campaigns.local import LocalCampaign
 from manyarms.campaigns.orders import Issued
 from manyarms.campaigns.results_file import reported
 from manyarms.campaigns.settings import Request, read_request
-from manyarms.campaigns.status import status
 from manyarms.campaigns.store.database import address
-from manyarms.errors import InvalidParameterError, MissingExtraError, ResultsFileError, TableError, shown
+from manyarms.errors import (
+    InvalidParameterError,
+    MissingExtraError,
+    ResultsFileError,
+    ServiceError,
+    TableError,
+    shown,
+)
 from manyarms.plots.view import RunView
 from manyarms.pool.frames import is_frame
 
@@ -43,7 +50,14 @@ class Campaign:
     ) -> None:
         """Open a campaign. `pool` is the path of its table, if the file has moved."""
         self._frames = _checked_library(frames)
-        self._inner = durable.Campaign(campaign, pool=pool)
+        self._inner: CampaignAccess = LocalCampaign(campaign, pool=pool)
+
+    @classmethod
+    def over(cls, access: CampaignAccess, frames: str | None = None) -> Campaign:
+        """The same methods for a campaign that is somewhere else; see `ma.connect`."""
+        made = cls.__new__(cls)
+        made._frames, made._inner = _checked_library(frames), access
+        return made
 
     @classmethod
     def new(
@@ -99,50 +113,56 @@ class Campaign:
         at_most: int | None = None,
         eligible: Any = None,
         worker: str | None = None,
+        lease: float | None = None,
     ) -> Any:
         """The next candidates, one row each: ticket, id, columns of the table, prediction, and `value`.
 
         n: ask for exactly n candidates. Without n, the stopping rule decides, limited to `at_most`.
         eligible: a condition on the columns, such as "price < 30", or the ids to choose from.
+        worker, lease: who measures them, and the seconds after which tickets without a result are forgotten.
         """
-        if eligible is not None and not isinstance(eligible, str):
-            arms = self._inner.source.arms_of({str(each): "eligible: " for each in eligible})
-            mask = [False] * self._inner.source.n_arms
-            for arm in arms.values():
-                mask[arm] = True
-            eligible = mask
-        return self._batch(self._inner.ask(n, at_most=at_most, eligible=eligible, worker=worker))
+        limit = None
+        if isinstance(eligible, str):
+            limit = Eligible(condition=eligible)
+        elif eligible is not None:
+            limit = Eligible(ids={str(each): "eligible: " for each in eligible})
+        return self._batch(
+            self._inner.ask(n, at_most=at_most, eligible=limit, worker=worker, lease_seconds=lease)
+        )
 
     def open_tickets(self) -> Any:
         """The tickets without a result, as `ask` returned them."""
         return self._batch(self._inner.open_tickets())
 
     def _batch(self, issued: list[Issued]) -> Any:
-        inner = self._inner
-        lines, numeric = batch_lines(issued, inner.id_column), {*inner.source.feature_columns()}
+        form = self._inner.form
+        lines, numeric = batch_lines(issued, form.id_column), {*form.numeric}
         lines = [{name: _typed(name, cell, numeric) for name, cell in line.items()} for line in lines]
-        empty = ["ticket", inner.id_column, "predicted_mean", "predicted_sd", "reason", "value"]
+        empty = ["ticket", form.id_column, "predicted_mean", "predicted_sd", "reason", "value"]
         return self._framed(lines, empty)
 
     def tell(
         self,
         results: Any = None,
+        values: Iterable[Any] | None = None,
         *,
         ids: Iterable[Any] | None = None,
         tickets: Iterable[Any] | None = None,
-        values: Iterable[Any] | None = None,
         failed: Iterable[Any] | None = None,
     ) -> ImportSummary:
         """Record results; if one of them is invalid, nothing is recorded.
 
         results: a frame or a mapping of columns: `value`, with `ticket`, the id column or both, and
             optionally `failed`. A completed batch of `ask` is such a frame. A row without a value is skipped.
+            With `values`, the tickets: `tell(tickets, values)`.
         ids, tickets, values, failed: the same as separate arrays.
 
         A result of a ticket that is told again changes nothing. A result by id alone answers the oldest open
         ticket of the candidate, and is a further measurement if there is none.
         """
-        id_column = self._inner.id_column
+        id_column = self._inner.form.id_column
+        if results is not None and values is not None and tickets is None and not _is_table(results):
+            tickets, results = results, None
         given = {"ticket": tickets, id_column: ids, "value": values, "failed": failed}
         columns = {name: list(column) for name, column in given.items() if column is not None}
         if results is not None:
@@ -165,30 +185,31 @@ class Campaign:
 
     def forget(self, tickets: Iterable[Any]) -> None:
         """Cancel open tickets, so that their candidates may be asked for again."""
-        self._inner.forget(self._inner.numbers_of([str(ticket) for ticket in tickets]))
+        self._inner.forget([str(ticket) for ticket in tickets])
 
     # ------------------------------------------------------------------ candidates
 
     def add(self, path: str | Path, **form: str | None) -> int:
         """Add the candidates of a further file with the same columns; returns how many there are."""
-        return self._inner.add(path, **form)
+        return self._inner.add(Path(path), **form)[0]
 
     def exclude(self, ids: Iterable[Any], note: str | None = None) -> int:
         """Never ask for these candidates again; returns how many were not excluded before."""
-        return self._inner.exclude(map(str, ids), note)
+        return self._inner.exclude([str(each) for each in ids], note)[0]
 
     def readmit(self, ids: Iterable[Any]) -> int:
         """Undo the exclusion of these candidates."""
-        return self._inner.readmit(map(str, ids))
+        return self._inner.readmit([str(each) for each in ids])[0]
 
     # ------------------------------------------------------------------ looking
 
     def best(self, k: int = 20, everywhere: bool = False) -> Any:
         """The k candidates with the best model mean, of those measured or, with `everywhere`, of all."""
-        id_column, numeric = self._inner.id_column, {*self._inner.source.feature_columns()}
+        form = self._inner.form
+        id_column, numeric = form.id_column, {*form.numeric}
         names = ("rank", id_column, "mean", "sd", "measurements", "average")
         rows = []
-        for row in queries.best(self._inner, k, everywhere):
+        for row in self._inner.best(k, everywhere):
             own = {name: _number(cell) if name in numeric else cell for name, cell in row.columns.items()}
             found = (row.rank, row.id, row.mean, row.std, row.pulls, row.average)
             renamed = {f"pool.{name}" if name in names else name: cell for name, cell in own.items()}
@@ -197,16 +218,20 @@ class Campaign:
 
     def history(self) -> Any:
         """Every recorded result, in the order of recording."""
-        rows = [asdict(row) for row in queries.history(self._inner)]
+        rows = [asdict(row) for row in self._inner.history()]
         return self._framed(rows, ["number", "ticket", "id", "value", "failed"])
 
     def chart_view(self) -> RunView:
         """What the charts of `manyarms.plots` show of this campaign."""
-        return campaign_view(self._inner)
+        if not isinstance(self._inner, LocalCampaign):
+            raise ServiceError(
+                "charts need the model, which stays with the service: use `manyarms report URL`"
+            )
+        return campaign_view(self._inner.inner)
 
     def status(self) -> dict[str, Any]:
         """The settings, the counts, the learned model and the assumptions."""
-        return status(self._inner)
+        return self._inner.status()
 
     def _framed(self, rows: Sequence[Mapping[str, Any]], empty: Sequence[str]) -> Any:
         names = list(rows[0]) if rows else list(empty)
@@ -253,6 +278,10 @@ def _write_frame(frame: Any, path: Path) -> None:
         raise TableError(f"{path}: the file already exists, and candidates never overwrite a file") from None
     except OSError as problem:
         raise TableError(f"{path}: {problem.strerror}") from None
+
+
+def _is_table(results: Any) -> bool:
+    return is_frame(results) or isinstance(results, Mapping)
 
 
 def _columns_of(results: Any) -> dict[str, list[Any]]:

@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from manyarms.campaigns.result_rows import result_rows
 from manyarms.campaigns.spreadsheet_cells import from_text_cell
@@ -48,6 +49,14 @@ class ReportedResult:
 def export_mark(identity: str) -> str:
     """The cell that says which campaign a row was exported from."""
     return f"manyarms campaign {identity}"
+
+
+def read_file(path: str | Path) -> bytes:
+    """The contents of a results file."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as problem:
+        raise ResultsFileError(f"{path}: {problem.strerror}") from None
 
 
 def read_results(

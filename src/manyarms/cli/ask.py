@@ -11,10 +11,12 @@ from typing import Annotated, Any
 
 import typer
 
+from manyarms.campaigns.access import CampaignAccess, Eligible
 from manyarms.campaigns.batch_file import batch_lines, write_batch
-from manyarms.campaigns.campaign import Campaign
+from manyarms.campaigns.eligible import ids_in_file
 from manyarms.campaigns.orders import Issued
 from manyarms.campaigns.text import counted, masked
+from manyarms.cli.opening import opened
 from manyarms.cli.output import (
     SHOWN_COLUMNS,
     CampaignArgument,
@@ -58,7 +60,7 @@ Lease = Annotated[
         min=1, help="Seconds after which tickets without a result are forgotten.", show_default="never"
     ),
 ]
-Eligible = Annotated[
+Condition = Annotated[
     str | None,
     typer.Option(help="Condition on the columns, such as \"price < 30 and solvent == 'water'\"."),
 ]
@@ -78,7 +80,7 @@ def ask(
     lease: Lease = None,
     worker: Worker = None,
     until_gap: UntilGapOption = None,
-    eligible: Eligible = None,
+    eligible: Condition = None,
     eligible_ids: EligibleIds = None,
     force: ForceOption = False,
     pool: PoolOption = None,
@@ -93,14 +95,15 @@ def ask(
         raise typer.BadParameter("--lease must be a finite number of seconds")
     with (
         bar("fingerprints", quiet=as_json) as progress,
-        Campaign(campaign, pool=pool, progress=progress) as found,
+        opened(campaign, pool, progress) as found,
     ):
         delivery = _Delivery(found, out, force, as_json)
         if again:
             issued = found.open_tickets()
             delivery(issued)
         else:
-            allowed = found.eligible(eligible, eligible_ids)
+            listed = None if eligible_ids is None else ids_in_file(eligible_ids, found.form.id_column)
+            limited = eligible is not None or listed is not None
             try:
                 issued = found.ask(
                     n,
@@ -109,20 +112,20 @@ def ask(
                     lease_seconds=lease,
                     until_gap=until_gap,
                     deliver=delivery,
-                    eligible=allowed,
+                    eligible=Eligible(eligible, listed) if limited else None,
                 )
             except BaseException:  # the batch was not handed out, so its file must not remain
                 delivery.withdraw()
                 raise
         delivery.settle()
         if not as_json:
-            _show_batch(issued, masked(campaign), found.id_column, out)
+            _show_batch(issued, masked(campaign), found.form.id_column, out)
 
 
 class _Delivery:
     """Writes a batch where the user wants it, and takes the file back if the batch is not handed out."""
 
-    def __init__(self, campaign: Campaign, out: Path | None, force: bool, as_json: bool) -> None:
+    def __init__(self, campaign: CampaignAccess, out: Path | None, force: bool, as_json: bool) -> None:
         self._campaign, self._out, self._as_json = campaign, out, as_json
         named = out is not None and str(out) != "-"
         self._file = OutputFile(out, force, campaign.never_overwritten) if out and named else None
@@ -131,7 +134,7 @@ class _Delivery:
 
     def __call__(self, issued: list[Issued]) -> None:
         """Write the batch to the file or to standard output."""
-        id_column, out = self._campaign.id_column, self._out
+        id_column, out = self._campaign.form.id_column, self._out
         if self._file is not None:
             path = self._file.path
             delimiter = None if is_workbook(path) else "\t" if path.suffix == ".tsv" else ","

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from manyarms.campaigns import queries
-from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.export import export as write_export
 from manyarms.campaigns.export import shown_row
-from manyarms.campaigns.report import render
-from manyarms.campaigns.report.collect import collect_report
-from manyarms.campaigns.status import status as campaign_status
 from manyarms.campaigns.status import status_lines
 from manyarms.campaigns.text import counted
 from manyarms.cli.ask import ask
 from manyarms.cli.candidates import add, exclude
 from manyarms.cli.new import new
+from manyarms.cli.opening import is_url, opened
 from manyarms.cli.output import (
     SHOWN_COLUMNS,
     CampaignArgument,
@@ -51,8 +47,8 @@ def status(
     as_json: JsonOption = False,
 ) -> None:
     """Show the settings, the counts, the learned model, the certificate and the assumptions."""
-    with Campaign(campaign, pool=pool) as found:
-        current = campaign_status(found, certificate=queries.certificate(found) if certify else None)
+    with opened(campaign, pool) as found:
+        current = found.status(certify)
     if as_json:
         print_json(current)
     else:
@@ -73,9 +69,9 @@ def best(
     """Show the measured candidates with the best model mean."""
     with (
         bar("fingerprints", quiet=as_json) as progress,
-        Campaign(campaign, pool=pool, progress=progress) as found,
+        opened(campaign, pool, progress) as found,
     ):
-        top, id_column = queries.best(found, k, everywhere), found.id_column
+        top, id_column = found.best(k, everywhere), found.form.id_column
     if as_json:
         print_json({"best": top})
         return
@@ -95,8 +91,8 @@ def history(
     as_json: JsonOption = False,
 ) -> None:
     """Show the recorded results in the order of recording, and every correction."""
-    with Campaign(campaign) as found:
-        results, corrected = queries.history(found), queries.corrections(found)
+    with opened(campaign) as found:
+        results, corrected = found.history(), found.corrections()
     rows = [shown_row(each) for each in (results if everything else results[-last:])]
     audit = [asdict(each) for each in corrected]
     if as_json:
@@ -138,9 +134,8 @@ def forget(
     """
     if not tickets and batch is None and not all_open:
         raise typer.BadParameter("specify TICKETS, --batch or --all-open")
-    with Campaign(campaign) as found:
-        chosen = found.choose_open(found.numbers_of(tickets or []), batch, all_open)
-        found.forget(chosen)
+    with opened(campaign) as found:
+        chosen = found.forget(tickets or [], batch, all_open)
     if as_json:
         print_json({"forgotten": chosen})
     else:
@@ -157,7 +152,7 @@ def export(
     as_json: JsonOption = False,
 ) -> None:
     """Write every recorded result to a file. The file can be told to a new campaign as it is."""
-    with Campaign(campaign) as found:
+    with opened(campaign) as found:
         rows = write_export(found, out, force)
     if as_json:
         print_json({"rows": rows, "out": str(out)})
@@ -181,18 +176,19 @@ def report(
     as_json: JsonOption = False,
 ) -> None:
     """Write the report as one self-contained HTML page."""
-    altair_module()  # says at once what is missing
+    if not is_url(campaign):
+        altair_module()  # says at once what is missing
     with (
         bar("fingerprints", quiet=as_json) as progress,
-        Campaign(campaign, pool=pool, progress=progress) as found,
+        opened(campaign, pool, progress) as found,
     ):
-        path, never = html or Path(f"{found.store.where.name}.html"), found.never_overwritten
+        path, never = html or Path(f"{found.name}.html"), found.never_overwritten
         check_writable(path, force=force, never=never)
-        page = collect_report(found, k, optimum)
+        page, contents = found.report(k, optimum)
     with replacing(path, force=force, never=never) as stream:
-        stream.write(render(page))
+        stream.write(page)
     if as_json:
-        print_json({"out": str(path), "report": replace(page, model=None)})
+        print_json({"out": str(path), "report": contents})
     else:
         say(f"Wrote the report to {path}.")
 

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.text import counted
 from manyarms.cli import new_options as options
+from manyarms.cli.opening import opened
 from manyarms.cli.output import CampaignArgument, JsonOption, PoolOption, guarded, print_json, say
 from manyarms.cli.progress import bar
 
@@ -31,10 +31,9 @@ def add(
     form = {"delimiter": options.sign(delimiter), "encoding": encoding, "decimal": decimal, "sheet": sheet}
     with (
         bar("fingerprints", quiet=as_json) as progress,
-        Campaign(campaign, pool=pool, progress=progress) as found,
+        opened(campaign, pool, progress) as found,
     ):
-        added = found.add(table, **form)
-        total = found.source.n_arms
+        added, total = found.add(table, **form)
     if as_json:
         print_json({"added": added, "candidates": total})
     else:
@@ -51,9 +50,8 @@ def exclude(
     as_json: JsonOption = False,
 ) -> None:
     """Never ask for some candidates again; their results and open tickets stay valid."""
-    with Campaign(campaign, pool=pool) as found:
-        changed = found.readmit(ids) if undo else found.exclude(ids, note)
-        excluded = found.excluded()
+    with opened(campaign, pool) as found:
+        changed, excluded = found.readmit(ids) if undo else found.exclude(ids, note)
     if as_json:
         print_json({"changed": changed, "excluded": excluded})
     else:

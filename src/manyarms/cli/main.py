@@ -11,7 +11,7 @@ import manyarms
 from manyarms.cli import campaigns
 from manyarms.cli.output import DEBUG
 from manyarms.cli.reproduce import reproduce
-from manyarms.cli.run import run
+from manyarms.cli.run import run, work
 from manyarms.cli.service import serve, token_app
 
 app = typer.Typer(
@@ -45,6 +45,7 @@ def root(
 
 campaigns.register(app)
 app.command("run")(run)
+app.command("work")(work)
 app.command("serve")(serve)
 app.add_typer(token_app)
 app.command("reproduce")(reproduce)

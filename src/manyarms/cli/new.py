@@ -14,6 +14,7 @@ from manyarms.campaigns.settings import AUTO, Request, read_request
 from manyarms.campaigns.status import status
 from manyarms.campaigns.text import counted, masked
 from manyarms.cli import new_options as options
+from manyarms.cli.opening import is_url
 from manyarms.cli.output import CampaignArgument, JsonOption, guarded, print_json, print_table, say
 from manyarms.cli.progress import bar
 from manyarms.errors import SettingsError
@@ -113,6 +114,15 @@ def new(
 
 
 def _create(campaign: str, request: Request, as_json: bool) -> None:
+    if is_url(campaign):
+        from manyarms.service.client.tables import create
+
+        found = create(campaign, request)
+        if as_json:
+            print_json(found)
+        else:
+            _print_summary(campaign, found)
+        return
     show = None if as_json else print_columns
     with (
         bar("fingerprints", quiet=as_json) as progress,

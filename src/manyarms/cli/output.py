@@ -40,7 +40,11 @@ _CODES: list[tuple[type[BaseException], int]] = [
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 CampaignArgument = Annotated[
-    str, typer.Argument(metavar="CAMPAIGN", help="Campaign file, or postgresql://user@host/database#name.")
+    str,
+    typer.Argument(
+        metavar="CAMPAIGN",
+        help="Campaign file, postgresql://user@host/database#name, or URL of a service such as https://host/screen.",
+    ),
 ]
 PoolOption = Annotated[
     Path | None, typer.Option("--pool", help="Path of the table of candidates, if the file has moved.")

@@ -8,13 +8,14 @@ from typing import Annotated
 
 import typer
 
-from manyarms.campaigns.campaign import Campaign
+from manyarms.campaigns.access import CampaignAccess
 from manyarms.campaigns.correction_file import read_corrections
 from manyarms.campaigns.file_versions import Mode
 from manyarms.campaigns.import_plan import ImportSummary
-from manyarms.campaigns.results_file import ReportedResult, checked_value, ticket_row
+from manyarms.campaigns.results_file import ReportedResult, checked_value, read_file, ticket_row
 from manyarms.campaigns.store.corrections import Change
 from manyarms.campaigns.text import counted
+from manyarms.cli.opening import opened
 from manyarms.cli.output import CampaignArgument, JsonOption, PoolOption, guarded, print_json, say
 
 Ticket = Annotated[str | None, typer.Option("--ticket", help="Ticket of the result, such as 7-k3f5m.")]
@@ -63,11 +64,11 @@ def tell(
     if len(chosen) > 1:
         raise typer.BadParameter("specify only one of --correct, --replicates and --as-new")
     mode = chosen[0] if chosen else Mode.ASK
-    with Campaign(campaign, pool=pool) as found:
+    with opened(campaign, pool) as found:
         if str(results) == "-":
             summary = found.tell_bytes(sys.stdin.buffer.read(), "standard input", mode)
         else:
-            summary = found.tell_file(results, mode)
+            summary = found.tell_bytes(read_file(results), str(results), mode)
     if as_json:
         print_json(summary)
     else:
@@ -120,7 +121,7 @@ def correct(
     """
     if results is None and value is None:
         raise typer.BadParameter("specify FILE or --value")
-    with Campaign(campaign) as found:
+    with opened(campaign) as found:
         rows, before = _rows(found, results, ticket, id, value, was, remove=False)
         changes = found.correct(rows, before, why=why, who=who)
     same = len(rows) - len(changes)
@@ -153,23 +154,23 @@ def untell(
 
     The next ask computes the model anew from the other results.
     """
-    with Campaign(campaign) as found:
+    with opened(campaign) as found:
         rows, before = _rows(found, results, ticket, id, None, was, remove=True)
         changes = found.correct(rows, before, why=why, who=who, remove=True)
-    opened = sum(change.result.ticket is not None for change in changes)
+    reopened = sum(change.result.ticket is not None for change in changes)
     if as_json:
-        print_json({"removed": len(changes), "tickets": opened})
+        print_json({"removed": len(changes), "tickets": reopened})
         return
     for change in changes[:5]:
         say(f"{_subject(change)}: removed {_shown(change.result.value)}")
     say(
-        f"Removed {counted(len(changes), 'result')}, {opened} of them with a ticket, which is open again "
+        f"Removed {counted(len(changes), 'result')}, {reopened} of them with a ticket, which is open again "
         f"unless it was forgotten before."
     )
 
 
 def _rows(
-    campaign: Campaign,
+    campaign: CampaignAccess,
     file: Path | None,
     ticket: str | None,
     id: str | None,
@@ -182,7 +183,7 @@ def _rows(
     if (file is None) == (ticket is None and id is None):
         raise typer.BadParameter("specify either FILE, or --ticket or --id")
     if file is not None:
-        return read_corrections(campaign, file, remove=remove)
+        return read_corrections(campaign.form, file, remove=remove)
     new = None if value is None or value == "failed" else checked_value("--value", value)
     before = was if was is None or was == "failed" else checked_value("--was", was)
     return [ticket_row("--ticket: ", ticket or "", id, new)], [before]

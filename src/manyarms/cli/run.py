@@ -1,21 +1,27 @@
-"""`manyarms run`: measure the candidates of a campaign with a program or a Python function."""
+"""`manyarms run` and `manyarms work`: measure candidates with a program or a Python function."""
 
 from __future__ import annotations
 
+import os
+import secrets
 import signal
+import socket
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
 
 import typer
 
-from manyarms.campaigns.campaign import Campaign
+from manyarms.campaigns.access import CampaignAccess
 from manyarms.campaigns.text import counted
 from manyarms.campaigns.workers.command_trials import CommandTemplate, CommandTrial, Trial
 from manyarms.campaigns.workers.command_trials import value_pattern as compiled_pattern
 from manyarms.campaigns.workers.python_trials import PythonTrial
 from manyarms.campaigns.workers.running import RunPlan, Tally
 from manyarms.campaigns.workers.running import run as run_campaign
+from manyarms.cli.opening import is_url, opened
 from manyarms.cli.output import (
     CampaignArgument,
     JsonOption,
@@ -78,6 +84,15 @@ Lease = Annotated[
         "living run renews its lease.",
     ),
 ]
+WorkerLease = Annotated[
+    float,
+    typer.Option(
+        min=1,
+        help="Seconds after which the service gives the candidates of a dead worker to others. A living "
+        "worker renews its lease.",
+    ),
+]
+_PATIENCE = 3600.0
 
 
 @guarded
@@ -101,7 +116,6 @@ def run(
 
     After Ctrl-C or a crash, run the same command again to continue: interrupted trials are repeated first.
     """
-    _check_options(command, python, value_pattern)
     plan = RunPlan(
         workers=workers,
         batch=batch,
@@ -112,9 +126,76 @@ def run(
         retries=retries,
         lease_seconds=lease,
     )
+    if is_url(campaign):
+        plan = replace(plan, one_each=batch is None, name=_worker_name())
+    _measure(campaign, plan, command, python, value_pattern, pool, _PATIENCE, as_json)
+
+
+@guarded
+def work(
+    campaign: Annotated[
+        str, typer.Argument(metavar="URL", help="Campaign of a service, such as https://host/screen.")
+    ],
+    command: Command = None,
+    value_pattern: Pattern = None,
+    python: Function = None,
+    workers: Workers = 1,
+    trials: Trials = None,
+    until: Target = None,
+    until_gap: UntilGapOption = None,
+    timeout: Timeout = None,
+    retries: Retries = 1,
+    lease: WorkerLease = 300.0,
+    name: Annotated[
+        str | None, typer.Option(help="Name of this worker.", show_default="the machine and the process")
+    ] = None,
+    patience: Annotated[
+        float,
+        typer.Option(min=0, help="Seconds to wait for a service that cannot be reached, before giving up."),
+    ] = _PATIENCE,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure candidates of a service: ask for one per free worker, measure it, and record the result.
+
+    The token is read from the environment, MANYARMS_TOKEN or the file that MANYARMS_TOKEN_FILE names. While
+    the service is restarted, results are kept and sent again.
+    """
+    if not is_url(campaign):
+        raise typer.BadParameter("the campaign must be a URL; use `manyarms run` for a file or a database")
+    plan = RunPlan(
+        workers=workers,
+        trials=trials,
+        until=until,
+        until_gap=until_gap,
+        timeout=timeout,
+        retries=retries,
+        lease_seconds=lease,
+        one_each=True,
+        name=name or _worker_name(),
+    )
+    _measure(campaign, plan, command, python, value_pattern, None, patience, as_json)
+
+
+def _worker_name() -> str:
+    """A name that no other worker has. It does not say that the process is one of the service's machine."""
+    return f"{socket.gethostname()}/{os.getpid()}-{secrets.token_hex(3)}"
+
+
+def _measure(
+    campaign: str,
+    plan: RunPlan,
+    command: str | None,
+    python: str | None,
+    value_pattern: str | None,
+    pool: Path | None,
+    patience: float,
+    as_json: bool,
+) -> None:
+    """Measure until the run ends, and say how it went."""
+    _check_options(command, python, value_pattern)
     signal.signal(signal.SIGTERM, _interrupt)
-    with bar("trials", quiet=as_json) as move, Campaign(campaign, pool=pool) as found:
-        total = trials or found.settings.budget
+    with bar("trials", quiet=as_json) as move, opened(campaign, pool, patience=patience) as found:
+        total = plan.trials or found.form.budget
         tally = run_campaign(
             found,
             _maker(found, command, python, value_pattern),
@@ -150,16 +231,16 @@ def _show(move: Callable[..., Any], tally: Tally, total: int | None) -> None:
 
 
 def _maker(
-    campaign: Campaign, command: str | None, python: str | None, value_pattern: str | None
+    campaign: CampaignAccess, command: str | None, python: str | None, value_pattern: str | None
 ) -> Callable[[], Trial]:
     """The factory of one `Trial` per worker; an unusable command or function is an error before any ask."""
-    source, id_column = campaign.source, campaign.id_column
+    form, id_column = campaign.form, campaign.form.id_column
     if command is not None:
-        template = CommandTemplate(command, source.column_names(), source.id)
+        template = CommandTemplate(command, form.columns, form.id)
         pattern = compiled_pattern(value_pattern)
         return lambda: CommandTrial(template, id_column, pattern)
     assert python is not None
-    function, numeric = python, source.feature_columns()
+    function, numeric = python, form.numeric
     first = PythonTrial(function, numeric, id_column)
     first.check()
     spare = [first]

@@ -34,6 +34,10 @@ def serve(
         Path | None, typer.Option(help="File with the TLS certificate chain (PEM).")
     ] = None,
     key: Annotated[Path | None, typer.Option(help="File with the key of the certificate (PEM).")] = None,
+    tables: Annotated[
+        Path | None,
+        typer.Option(help="Folder for uploaded tables of candidates, if PLACE is a database."),
+    ] = None,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(help="Further name under which the service is reached, for example behind a proxy."),
@@ -52,7 +56,7 @@ def serve(
         raise MissingExtraError(str(problem.name), "serve", "the service") from None
     from manyarms.service.places import place as served_place
 
-    found = served_place(place)
+    found = served_place(place, tables)
     names = found.names()
     with contextlib.closing(found.tokens()) as tokens:
         is_open = not tokens.exist()

@@ -128,12 +128,13 @@ async def _check_csrf(request: Request, gate: Gate, found: Caller) -> None:
 CurrentCaller = Annotated[Caller, Depends(caller)]
 
 
-def require(scope: str) -> Callable[..., Coroutine[Any, Any, Caller]]:
-    """A dependency: the caller, who must have this scope for the campaign in the path."""
+def require(*scopes: str) -> Callable[..., Coroutine[Any, Any, Caller]]:
+    """A dependency: the caller, who must have one of these scopes for the campaign in the path."""
 
     async def allowed(found: CurrentCaller, campaign: CampaignName) -> Caller:
-        if not found.allows(scope, campaign):
-            raise NotAllowedError(f"the token does not have the scope {scope!r} for this campaign")
+        if not any(found.allows(scope, campaign) for scope in scopes):
+            wanted = " or ".join(map(repr, scopes))
+            raise NotAllowedError(f"the token does not have the scope {wanted} for this campaign")
         return found
 
     return allowed

@@ -19,11 +19,11 @@ from manyarms.service.events import Watch
 from manyarms.service.limits import Guard, Limits
 from manyarms.service.places import Place
 from manyarms.service.problems import handle_errors
-from manyarms.service.routes import asks, candidates, events, login, looking, results, tickets
+from manyarms.service.routes import asks, candidates, events, login, looking, results, tables, tickets
 from manyarms.service.served import Registry
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
-ROUTERS = [each.router for each in (looking, asks, tickets, results, candidates, events, login)]
+ROUTERS = [each.router for each in (looking, asks, tickets, results, candidates, tables, events, login)]
 
 
 def create_app(

@@ -18,10 +18,13 @@ def registry_of(request: Request) -> Registry:
     return registry
 
 
-def served(scope: str) -> Callable[..., ServedCampaign]:
-    """A dependency: the campaign in the path. The scope is checked before the campaign is looked for."""
+def served(*scopes: str) -> Callable[..., ServedCampaign]:
+    """A dependency: the campaign in the path, for callers with one of these scopes.
 
-    allowed: Caller = Depends(require(scope))  # not in the annotation, which cannot refer to `scope`
+    The scope is checked before the campaign is looked for, so nobody learns which names exist.
+    """
+
+    allowed: Caller = Depends(require(*scopes))  # not in the annotation, which cannot refer to it
 
     def found(request: Request, campaign: CampaignName, _caller: Caller = allowed) -> ServedCampaign:
         return registry_of(request).find(campaign)
@@ -29,6 +32,7 @@ def served(scope: str) -> Callable[..., ServedCampaign]:
     return found
 
 
+ToUse = Annotated[ServedCampaign, Depends(served(READ, ASK, TELL))]
 ToRead = Annotated[ServedCampaign, Depends(served(READ))]
 ToAsk = Annotated[ServedCampaign, Depends(served(ASK))]
 ToTell = Annotated[ServedCampaign, Depends(served(TELL))]

@@ -37,7 +37,7 @@ _HEADERS = {  # on every answer, unless the route has set them
 class Limits:
     """The limits of a service."""
 
-    json_bytes: int = 8 * 2**20  # the largest body of JSON or of a form
+    json_bytes: int = 8 * 2**20  # the largest body of other requests
     file_bytes: int = 64 * 2**20  # the largest uploaded results file
     table_bytes: int = 2 * 2**30  # the largest uploaded table of candidates, which is written to a file
     body_seconds: float = 20.0  # how long a body may take, besides one second per `slowest_bytes`
@@ -60,15 +60,16 @@ class Guard:
             await self.app(scope, receive, send)
             return
         headers, send = Headers(scope=scope), _with_headers(send)
-        problem = self._problem(scope["method"], scope.get("scheme", "http"), headers)
+        most = self._most(scope["method"], scope["path"])
+        problem = self._problem(scope["method"], scope.get("scheme", "http"), headers, most)
         if problem is None:
-            await self.app(scope, self._limited(scope, headers, receive), send)
+            await self.app(scope, self._limited(most, receive), send)
         else:
             told = answer(problem)
             told.headers["Connection"] = "close"
             await told(scope, receive, send)
 
-    def _problem(self, method: str, scheme: str, headers: Headers) -> ManyarmsError | None:
+    def _problem(self, method: str, scheme: str, headers: Headers, most: int) -> ManyarmsError | None:
         host = headers.get("host", "")
         if _host_name(host) not in self.hosts:
             return InvalidRequestError(
@@ -80,29 +81,31 @@ class Guard:
             if other or (origin is not None and origin.lower() != f"{scheme}://{host.lower()}"):
                 return CrossSiteError("a page of another site must not change anything here")
         length = headers.get("content-length")
-        if length is not None and (not length.isdecimal() or int(length[:20]) > self._most("", headers)):
-            return TooLargeError(f"the body has {length[:20]} bytes; the limit is {self._most('', headers)}")
+        if length is not None and (not length.isdecimal() or int(length[:20]) > most):
+            return TooLargeError(f"the body has {length[:20]} bytes; the limit is {most}")
         return None
 
-    def _most(self, path: str, headers: Headers) -> int:
-        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind.endswith("json") or kind == "application/x-www-form-urlencoded":
-            return self.limits.json_bytes
-        return self.limits.table_bytes
+    def _most(self, method: str, path: str) -> int:
+        """The largest body. Those of files are read by their route, after it has checked the token."""
+        if path.endswith("/results/file"):
+            return self.limits.file_bytes
+        if path.endswith("/candidates") or (method == "PUT" and path.count("/") == 2):
+            return self.limits.table_bytes
+        return self.limits.json_bytes
 
-    def _limited(self, scope: Scope, headers: Headers, receive: Receive) -> Receive:
-        most, started = self._most(scope["path"], headers), time.monotonic()
-        received, complete = 0, False
+    def _limited(self, most: int, receive: Receive) -> Receive:
+        waited, received, complete = 0.0, 0, False
 
         async def limited() -> Message:
-            nonlocal received, complete
+            nonlocal waited, received, complete
             if complete:  # waiting for the end of the connection, which may take any time
                 return await receive()
-            allowed = self.limits.body_seconds + received / self.limits.slowest_bytes
-            try:
-                message = await asyncio.wait_for(receive(), max(0.0, started + allowed - time.monotonic()))
+            allowed, began = self.limits.body_seconds + received / self.limits.slowest_bytes, time.monotonic()
+            try:  # only the time spent waiting for the client counts
+                message = await asyncio.wait_for(receive(), max(0.01, allowed - waited))
             except TimeoutError:
                 raise BodyError(TooSlowError("the body of the request did not arrive in time")) from None
+            waited += time.monotonic() - began
             if message["type"] == "http.request":
                 received += len(message.get("body", b""))
                 complete = not message.get("more_body", False)

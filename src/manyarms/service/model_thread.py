@@ -30,12 +30,13 @@ class AskRequest:
     share: Share  # with its key and digest; a size means exactly so many
     at_most: int | None = None
     until_gap: float | None = None
-    eligible: str | tuple[str, ...] | None = None  # a condition, or ids
+    condition: str | None = None  # on the columns
+    ids: tuple[str, ...] | None = None
 
     @property
     def kind(self) -> tuple[Any, ...] | None:
         """What asks must have in common to be merged; None: this one is answered alone."""
-        return None if self.share.size is None else (self.until_gap, self.eligible)
+        return None if self.share.size is None else (self.until_gap, self.condition, self.ids)
 
 
 @dataclass
@@ -166,14 +167,12 @@ class ModelThread:
     def _ask(self, campaign: Campaign, jobs: list[_Job]) -> None:
         asks = [job.ask for job in jobs if job.ask is not None]
         first = asks[0]
-        eligible: Any = first.eligible
-        if isinstance(eligible, tuple):
-            eligible = campaign.eligible_among(eligible)
+        ids = None if first.ids is None else dict.fromkeys(first.ids, "ids: ")
         parts = campaign.ask_together(
             [ask.share for ask in asks],
             at_most=first.at_most,
             until_gap=first.until_gap,
-            eligible=eligible,
+            eligible=campaign.eligible(first.condition, ids),
         )
         for job, part in zip(jobs, parts, strict=True):
             job.done.set_result(part)

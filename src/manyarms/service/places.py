@@ -15,7 +15,7 @@ from sqlalchemy import select
 from manyarms.campaigns.store.database import Database, address
 from manyarms.campaigns.store.schema import CAMPAIGNS, VERSIONS
 from manyarms.campaigns.text import masked
-from manyarms.errors import DatabaseError, NoCampaignError, shown
+from manyarms.errors import CampaignExistsError, DatabaseError, InvalidRequestError, NoCampaignError, shown
 from manyarms.service.tokens.store import TOKENS_FILE, TokenStore, in_folder
 
 ENDINGS = (".db", ".sqlite", ".sqlite3")
@@ -32,6 +32,15 @@ class Place(ABC):
     @abstractmethod
     def where(self, name: str) -> str:
         """The address of a campaign, as `Campaign` takes it; an unknown name is an error."""
+
+    @abstractmethod
+    def new_place(self, name: str) -> str:
+        """The address of a campaign that does not exist yet; an existing one is an error."""
+
+    @property
+    @abstractmethod
+    def tables(self) -> Path:
+        """The folder of uploaded tables of candidates."""
 
     @abstractmethod
     def tokens(self) -> TokenStore:
@@ -71,6 +80,17 @@ class Folder(Place):
                 found.setdefault(file.stem, file)
         return found
 
+    def new_place(self, name: str) -> str:
+        """The path of a new campaign file."""
+        if name in self._files():
+            raise _exists(name)
+        return str(self.path / f"{name}.db")
+
+    @property
+    def tables(self) -> Path:
+        """The same folder."""
+        return self.path
+
     def tokens(self) -> TokenStore:
         """The tokens in a file of the folder."""
         return in_folder(self.path)
@@ -79,8 +99,10 @@ class Folder(Place):
 class PostgresDatabase(Place):
     """The campaigns of one PostgreSQL database, under their names there."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url.partition("#")[0]
+    def __init__(self, url: str, tables: Path | None = None) -> None:
+        self.url, self._tables = url.partition("#")[0], tables
+        if tables is not None and not tables.is_dir():
+            raise DatabaseError(f"{tables}: there is no such folder")
         self._database = Database(address(self.url))
 
     def __str__(self) -> str:
@@ -98,20 +120,39 @@ class PostgresDatabase(Place):
             raise _unknown(name)
         return f"{self.url}#{name}"
 
+    def new_place(self, name: str) -> str:
+        """The address of a new campaign."""
+        if name in self.names():
+            raise _exists(name)
+        return f"{self.url}#{name}"
+
+    @property
+    def tables(self) -> Path:
+        """The folder that was given for them."""
+        if self._tables is None:
+            raise InvalidRequestError(
+                "the service has no folder for tables: see --tables of `manyarms serve`"
+            )
+        return self._tables
+
     def tokens(self) -> TokenStore:
         """The tokens in tables of the same database."""
         return TokenStore(address(self.url).url, masked(self.url))
 
 
-def place(text: str) -> Place:
-    """The folder or the database that the command line names."""
+def place(text: str, tables: Path | None = None) -> Place:
+    """The folder or the database that the command line names, with a folder for uploaded tables."""
     if text.startswith(("postgresql:", "postgres:", "postgresql+")):
-        return PostgresDatabase(text)
+        return PostgresDatabase(text, tables)
     return Folder(Path(text))
 
 
 def _unknown(name: str) -> NoCampaignError:
     return NoCampaignError(f"{shown(name)}: the service has no campaign of this name")
+
+
+def _exists(name: str) -> CampaignExistsError:
+    return CampaignExistsError(f"{shown(name)}: the service already has a campaign of this name")
 
 
 def _is_campaign(file: Path) -> bool:

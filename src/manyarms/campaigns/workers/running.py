@@ -23,11 +23,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from manyarms.campaigns.campaign import Campaign
+from manyarms.campaigns.access import CampaignAccess
 from manyarms.campaigns.orders import Issued
-from manyarms.campaigns.queries import budget_left, ticket_counts
 from manyarms.campaigns.results_file import ReportedResult
-from manyarms.campaigns.store.schema import OPEN, TICKETS
 from manyarms.campaigns.store.store import Ticket
 from manyarms.campaigns.text import counted, one_line
 from manyarms.campaigns.workers.command_trials import LONGEST_NOTE, StoppedError, Trial, TrialFailedError
@@ -38,6 +36,7 @@ from manyarms.errors import (
     GapReachedError,
     NothingToAskError,
     TrialsFailingError,
+    UnreachableServiceError,
 )
 from manyarms.support.interrupts import deferred_interrupts
 from manyarms.support.output_files import replacing
@@ -61,6 +60,8 @@ class RunPlan:
     timeout: float | None = None  # seconds per trial
     retries: int = 1
     lease_seconds: float = 300.0
+    one_each: bool = False  # ask for one candidate per idle worker, whatever the stopping rule says
+    name: str | None = None  # who measures; None: this process
 
 
 @dataclass
@@ -79,12 +80,15 @@ OnProgress = Callable[[Tally], None]
 
 
 def run(
-    campaign: Campaign, make_trial: Callable[[], Trial], plan: RunPlan, on_progress: OnProgress | None = None
+    campaign: CampaignAccess,
+    make_trial: Callable[[], Trial],
+    plan: RunPlan,
+    on_progress: OnProgress | None = None,
 ) -> Tally:
     """Measure until budget or pool is exhausted, or the number of trials, the target or the gap is reached.
 
     On an exception, including Ctrl-C, running trials are interrupted. Their tickets stay leased to this
-    process, and the next run on this machine adopts them.
+    process, and the next run on this machine adopts them; tickets of a service are given back to it.
     """
     runner = _Runner(campaign, make_trial, plan, on_progress)
     try:
@@ -97,17 +101,18 @@ def run(
 class _Runner:
     def __init__(
         self,
-        campaign: Campaign,
+        campaign: CampaignAccess,
         make_trial: Callable[[], Trial],
         plan: RunPlan,
         on_progress: OnProgress | None,
     ) -> None:
         self.campaign, self.plan, self.on_progress = campaign, plan, on_progress
-        self.tally, self.name = Tally(), own_name()
+        self.tally, self.name = Tally(), plan.name or own_name()
         self._jobs: queue.SimpleQueue[Issued | None] = queue.SimpleQueue()
         self._done: deque[_Finished] = deque()  # finished trials that are not recorded yet
         self._news = threading.Event()
         self._trials = [make_trial() for _ in range(plan.workers)]
+        self._sign = campaign.form.sign
         self._failures_in_a_row = 0
         self._waiting: set[int] = set()  # tickets that were handed to the workers and have no result yet
         self._exhausted = ""  # why the last ask gave nothing
@@ -152,9 +157,11 @@ class _Runner:
         left = self._left()
         jobs = self._adopt_abandoned(left)
         try:
-            if not jobs:
+            if not jobs and not self.plan.one_each:
                 jobs = self._ask(self.plan.batch, left)
-            if self.plan.batch is None and len(jobs) < idle:
+            if self.plan.one_each and not jobs:
+                jobs = self._ask_each(idle if left is None else min(idle, left))
+            elif self.plan.batch is None and len(jobs) < idle:
                 jobs += self._fill_up(idle - len(jobs), None if left is None else left - len(jobs))
             self._exhausted = ""
         except BudgetSpentError:
@@ -177,27 +184,31 @@ class _Runner:
         except NothingToAskError:  # fewer than n candidates are left
             return self.campaign.ask(at_most=n, **held)  # type: ignore[arg-type]
 
+    def _ask_each(self, n: int) -> list[Issued]:
+        """One candidate for each idle worker, or fewer if there are no more."""
+        held = {"worker": self.name, "lease_seconds": self.plan.lease_seconds}
+        gap = self.plan.until_gap
+        try:
+            return self.campaign.ask(n, until_gap=gap, **held)  # type: ignore[arg-type]
+        except (BudgetSpentError, NothingToAskError):
+            if n == 1:
+                raise
+            return self.campaign.ask(at_most=n, until_gap=gap, **held)  # type: ignore[arg-type]
+
     def _fill_up(self, missing: int, left: int | None) -> list[Issued]:
         """Ask for more candidates if the batch would leave workers idle; the batch counts as pulled."""
         n = min([missing, *(size for size in (left, self._budget_left()) if size is not None)])
         return self._ask(n, None) if n > 0 else []
 
     def _budget_left(self) -> int | None:
-        return budget_left(self.campaign.settings.budget, ticket_counts(self.campaign))
+        return self.campaign.budget_left()
 
     def _adopt_abandoned(self, at_most: int | None) -> list[Issued]:
         """Open tickets of ended runs: the lease has expired, or the process on this machine has ended."""
-        store, moment = self.campaign.store, time.time()
-        leased = (TICKETS.c.state == OPEN, TICKETS.c.lease_until.is_not(None))
-        with store.reading() as connection:
-            if not any(self._abandoned(each, moment) for each in store.tickets(connection, *leased)):
-                return []
-        with store.writing() as connection:
-            orphans = [each for each in store.tickets(connection, *leased) if self._abandoned(each, moment)]
-            orphans = orphans[:at_most]
-            tickets = [each.ticket for each in orphans]
-            store.lease(connection, tickets, self.name, moment + self.plan.lease_seconds)
-        return self.campaign.reissued(orphans)
+        moment, seconds = time.time(), self.plan.lease_seconds
+        return self.campaign.adopt(
+            self.name, seconds, lambda ticket: self._abandoned(ticket, moment), at_most
+        )
 
     def _abandoned(self, ticket: Ticket, moment: float) -> bool:
         """Whether the holder of the ticket has ended.
@@ -242,15 +253,15 @@ class _Runner:
         if self.tally.stopped_because:
             self.campaign.give_up(self._waiting, self.name)
         elif time.monotonic() >= self._renew_at:
-            self._renew(sorted(self._waiting))
+            self.campaign.renew(sorted(self._waiting), self.name, self.plan.lease_seconds)
             self._renew_at = time.monotonic() + self.plan.lease_seconds / 3
 
     def _tell_finished(self) -> set[int]:
-        """Record all finished trials and return their tickets; results that cannot be stored go to a file."""
+        """Record all finished trials, to a file if need be; returns the tickets with a result."""
         self._news.clear()
         done = [self._done.popleft() for _ in range(len(self._done))]
         self._tell(done)
-        return {job.ticket for job, _ in done}
+        return {job.ticket for job, value in done if value is not None}
 
     def _tell(self, done: Sequence[_Finished]) -> None:
         outcomes = [_reported(job, value) for job, value in done if value is not None]
@@ -258,8 +269,8 @@ class _Runner:
             return
         try:
             self.campaign.tell(outcomes)
-        except DatabaseError as problem:
-            raise DatabaseError(f"{problem}; {self._save_unrecorded(outcomes)}") from problem
+        except (DatabaseError, UnreachableServiceError) as problem:
+            raise type(problem)(f"{problem}; {self._save_unrecorded(outcomes)}") from problem
         for outcome in outcomes:
             self._count(outcome)
         if self.on_progress is not None:
@@ -285,7 +296,7 @@ class _Runner:
         return f"saved {saved} to a file; import with `manyarms tell` each of: {files}"
 
     def _count(self, outcome: ReportedResult) -> None:
-        tally, sign = self.tally, self.campaign.settings.sign
+        tally, sign = self.tally, self._sign
         if outcome.value is None:
             tally.failed += 1
             self._failures_in_a_row += 1
@@ -298,11 +309,6 @@ class _Runner:
         if self.plan.until is not None and sign * outcome.value >= sign * self.plan.until:
             tally.stopped_because = "target reached"
 
-    def _renew(self, tickets: list[int]) -> None:
-        store = self.campaign.store
-        with store.writing() as connection:
-            store.lease(connection, tickets, self.name, time.time() + self.plan.lease_seconds)
-
     def stop(self) -> None:
         """Interrupt running trials, end the threads, and record the results measured so far."""
         for trial in self._trials:
@@ -313,7 +319,9 @@ class _Runner:
         with deferred_interrupts():
             for thread in self._threads:
                 thread.join(max(0.0, deadline - time.monotonic()))
-            self._tell_finished()
+            self._waiting -= self._tell_finished()
+        if self._waiting:
+            self.campaign.leave(self._waiting, self.name)
 
 
 def _reported(job: Issued, value: float | str) -> ReportedResult:

@@ -69,12 +69,10 @@ def ask_request(body: AskBody, caller: str, key: str | None) -> AskRequest:
     """The ask that a body describes."""
     if body.n is not None and body.at_most is not None:
         raise InvalidRequestError("n and at_most cannot be combined")
-    if body.eligible is not None and body.ids is not None:
-        raise InvalidRequestError("eligible and ids cannot be combined")
     digest = hashlib.sha256(body.model_dump_json().encode()).hexdigest()
     share = Share(body.n, body.worker, body.lease, operation_name(caller, key), digest)
     ids = None if body.ids is None else tuple(dict.fromkeys(body.ids))
-    return AskRequest(share, body.at_most, body.until_gap, body.eligible if ids is None else ids)
+    return AskRequest(share, body.at_most, body.until_gap, body.eligible, ids)
 
 
 @router.get(

@@ -16,7 +16,7 @@ from manyarms.service.tokens import sessions
 router = APIRouter(tags=["session"])
 
 
-@router.post("/login", status_code=303, responses=described(401, 403, 413, 422, 429))
+@router.post("/login", status_code=303, response_class=Response, responses=described(401, 403, 413, 422, 429))
 async def login(
     request: Request,
     token: Annotated[str, Form(max_length=200)],
@@ -40,7 +40,7 @@ async def login(
     return response
 
 
-@router.post("/logout", status_code=303, responses=described(401, 403))
+@router.post("/logout", status_code=303, response_class=Response, responses=described(401, 403))
 async def logout(caller: CurrentCaller) -> Response:
     """End the session."""
     response = Response(status_code=303, headers={"Location": "/"})

@@ -9,13 +9,15 @@ from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Query, Request
 from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import HTMLResponse
 
 from manyarms.campaigns import queries
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.export import shown_row
+from manyarms.campaigns.local import LocalCampaign
 from manyarms.campaigns.status import status as campaign_status
 from manyarms.service.access import CampaignName, CurrentCaller
-from manyarms.service.common import ToRead, registry_of
+from manyarms.service.common import ToRead, ToUse, registry_of
 from manyarms.service.problems import described
 from manyarms.service.schemas import CampaignsAnswer, Plain
 from manyarms.service.served import ServedCampaign
@@ -34,6 +36,25 @@ async def with_model(served: ServedCampaign, function: Callable[[Campaign], T]) 
 def campaigns(request: Request, caller: CurrentCaller) -> CampaignsAnswer:
     """The campaigns that the token is for."""
     return CampaignsAnswer(campaigns=[name for name in registry_of(request).names() if caller.sees(name)])
+
+
+@router.get("/campaigns/{campaign}/form", response_model=Plain)
+def form(served: ToUse, campaign: CampaignName) -> Plain:
+    """The columns of the table of candidates, and how results are judged; for callers with any scope."""
+    with served.table() as found:
+        return dict(plain_data(LocalCampaign(found).form))
+
+
+@router.get("/campaigns/{campaign}/report", response_class=HTMLResponse)
+async def report(
+    served: ToRead,
+    campaign: CampaignName,
+    k: Annotated[int, Query(ge=1, le=10_000, description="Number of candidates.")] = 20,
+    optimum: Annotated[float | None, Query(allow_inf_nan=False, description="Best possible value.")] = None,
+) -> HTMLResponse:
+    """The report as one self-contained HTML page, to be saved."""
+    page, _ = await with_model(served, lambda found: LocalCampaign(found).report(k, optimum))
+    return HTMLResponse(page, headers={"Content-Disposition": 'attachment; filename="report.html"'})
 
 
 @router.get("/campaigns/{campaign}/status", response_model=Plain)

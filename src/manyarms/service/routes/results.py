@@ -97,7 +97,7 @@ async def post_file(
 ) -> ImportAnswer:
     """Import a results file (CSV, TSV or Excel); importing it again changes nothing."""
     called = file_name(name)
-    data = await whole_body(request)
+    data = await whole_body(request, called)
 
     def told() -> ImportAnswer:
         with served.table() as found:

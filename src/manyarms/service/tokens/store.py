@@ -30,9 +30,11 @@ from sqlalchemy import (
     func,
     insert,
     select,
+    text,
     update,
 )
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy.schema import CreateTable
 
 from manyarms.campaigns.store.database import BUSY_SECONDS, message_line
 from manyarms.campaigns.store.store import now_text
@@ -59,6 +61,7 @@ KEYS = Table(  # one row: the key that signs sessions
     Column("key", String(64), nullable=False),
 )
 _LONGEST_NAME = 100
+_SCHEMA_LOCK = 0x6D617473  # key of PostgreSQL's advisory lock during the creation of tables: "mats"
 
 
 class TokenStore:
@@ -90,7 +93,7 @@ class TokenStore:
             )
         if not campaign:
             raise TokenError(f"a token is for one campaign or for all ({EVERY_CAMPAIGN!r}), got ''")
-        id, text, hash = new_text()
+        id, whole, hash = new_text()
         token = Token(id, name.strip(), campaign, frozenset(scopes), now_text(), expires_at)
         row = {
             "id": id, "name": token.name, "hash": hash, "campaign": campaign, "created_at": token.created_at,
@@ -98,7 +101,7 @@ class TokenStore:
         }  # fmt: skip
         with self._transaction() as connection:
             connection.execute(insert(TOKENS).values(row))
-        return token, text
+        return token, whole
 
     def revoke(self, id: str) -> Token:
         """Revoke a token by its id; revoking it again changes nothing."""
@@ -181,7 +184,11 @@ class TokenStore:
                     os.close(os.open(str(self._url.database), os.O_CREAT | os.O_RDWR, 0o600))
                 except OSError as problem:
                     raise DatabaseError(f"{self._name}: {problem.strerror}") from None
-            METADATA.create_all(self._engine)
+            with self._engine.begin() as connection:  # another server may do the same at this moment
+                if self._url.drivername != "sqlite":
+                    connection.execute(text(f"SELECT pg_advisory_xact_lock({_SCHEMA_LOCK})"))
+                for table in METADATA.sorted_tables:
+                    connection.execute(CreateTable(table, if_not_exists=True))
             self._ready = True
 
 

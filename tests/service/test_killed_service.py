@@ -1,0 +1,94 @@
+"""The service is killed at random moments while workers ask and tell: nothing is lost or doubled.
+
+Every worker writes down what it has told. In the end the database holds exactly that: one result per ticket,
+no ticket that nobody has got, and no measurement without a ticket.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from manyarms.campaigns.campaign import Campaign
+from manyarms.campaigns.queries import history, ticket_counts
+from manyarms.campaigns.results_file import ReportedResult
+from manyarms.service.client.http import Connection
+from manyarms.service.client.remote import RemoteCampaign
+from tests.service.support import Service, campaign_in
+
+WORKERS = 4
+
+
+class Worker(threading.Thread):
+    """Asks, measures and tells until it is stopped; it finishes what it has begun."""
+
+    def __init__(self, url: str, number: int, stop: threading.Event) -> None:
+        super().__init__(daemon=True)
+        self.url, self.number, self.stopping = url, number, stop
+        self.told: list[tuple[str, float]] = []
+        self.problem: BaseException | None = None
+
+    def run(self) -> None:
+        rng, name = random.Random(self.number), f"worker {self.number}"
+        campaign = RemoteCampaign(Connection(self.url, patience=3600))
+        try:
+            while not self.stopping.is_set():
+                for job in campaign.ask(rng.choice([1, 1, 2]), worker=name, lease_seconds=600):
+                    time.sleep(rng.uniform(0, 0.03))
+                    value = rng.gauss(0, 1)
+                    check = job.code.partition("-")[2]
+                    campaign.tell([ReportedResult("", job.ticket, None, value, check=check)])
+                    self.told.append((job.code, value))
+        except BaseException as problem:
+            self.problem = problem
+        finally:
+            campaign.close()
+
+
+def killed_often(folder: Path, moments: int, seconds: float) -> int:
+    """Kill and restart the service so many times, or as often as the time allows; returns how often."""
+    path = campaign_in(folder)
+    service, stop, rng = Service(folder), threading.Event(), random.Random(1)
+    workers = [Worker(f"{service.address}/screen", number, stop) for number in range(WORKERS)]
+    deadline, kills = time.monotonic() + seconds, 0
+    try:
+        for worker in workers:
+            worker.start()
+        while kills < moments and (time.monotonic() < deadline or not kills):
+            time.sleep(rng.uniform(0.02, 1.0))
+            service.kill()
+            kills += 1
+            service.start()
+        time.sleep(1.0)
+        stop.set()
+        for worker in workers:
+            worker.join(120)
+            assert not worker.is_alive()
+            assert worker.problem is None, repr(worker.problem)
+    finally:
+        stop.set()
+        service.stop()
+    told = sorted(entry for worker in workers for entry in worker.told)
+    with Campaign(path) as campaign:
+        assert sorted((row.code or "", row.value) for row in history(campaign)) == told
+        counts = ticket_counts(campaign)
+    assert (counts["told"], counts["open"], counts["forgotten"]) == (len(told), 0, 0)
+    assert len({code for code, _ in told}) == len(told)
+    assert all(worker.told for worker in workers)
+    return kills
+
+
+def test_a_killed_service_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    assert killed_often(tmp_path, moments=2, seconds=60) == 2
+
+
+@pytest.mark.slow
+def test_a_service_that_is_killed_often_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    """100 moments, or as many as fit into three minutes on a busy machine."""
+    kills = killed_often(tmp_path, moments=100, seconds=180)
+    print(f"killed at {kills} moments")
+    assert kills >= 15
