@@ -78,13 +78,19 @@ def rows_parts(campaign: Campaign, now: datetime | None = None) -> dict[str, Any
         "facts": status_lines(found),
         "tickets": waiting,
         "n_tickets": len(tickets),
-        "open_batches": [{**asked[each], "age": age(asked[each]["asked_at"], moment)} for each in open_batches],
-        "results": [asdict(row) | {"age": age(row.told_at, moment)} for row in history[: -MOST_RESULTS - 1 : -1]],
+        "open_batches": [
+            {**asked[each], "age": age(asked[each]["asked_at"], moment)} for each in open_batches
+        ],
+        "results": [
+            asdict(row) | {"age": age(row.told_at, moment)} for row in history[: -MOST_RESULTS - 1 : -1]
+        ],
         "n_results": len(history),
         "failures": [asdict(row) | {"age": age(row.told_at, moment)} for row in history if row.failed][::-1],
         "corrections": [asdict(row) for row in queries.corrections(campaign)][::-1],
         "excluded": campaign.excluded(),
-        "last_size": max(1, min(next(reversed(asked.values()))["size"], MOST_PREVIEWED)) if asked else DEFAULT_SIZE,
+        "last_size": max(1, min(next(reversed(asked.values()))["size"], MOST_PREVIEWED))
+        if asked
+        else DEFAULT_SIZE,
     }
 
 

@@ -19,12 +19,11 @@ def drawing(smiles: str) -> str | None:
         from rdkit.Chem.Draw import rdMolDraw2D
     except ImportError:
         return None
-    RDLogger.DisableLog("rdApp.*")
+    RDLogger.DisableLog("rdApp.*")  # type: ignore[attr-defined]
     molecule = Chem.MolFromSmiles(smiles)
     if molecule is None or not molecule.GetNumAtoms():
         return None
     canvas = rdMolDraw2D.MolDraw2DSVG(WIDTH, HEIGHT)
-    canvas.drawOptions().clearBackground = True
     rdMolDraw2D.PrepareAndDrawMolecule(canvas, molecule)
     canvas.FinishDrawing()
     return f"data:image/svg+xml;base64,{base64.b64encode(canvas.GetDrawingText().encode()).decode()}"

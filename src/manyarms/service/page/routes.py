@@ -50,9 +50,9 @@ _environment.filters["figure"] = number
 _environment.filters["short"] = lambda text: shortened(FORBIDDEN.sub("\ufffd", str(text)), 60)
 
 
-def page(name: str, **contents: Any) -> HTMLResponse:
+def page(template: str, /, **contents: Any) -> HTMLResponse:
     """A page from its template, with its security policy."""
-    text = _environment.get_template(name).render(**contents)
+    text = _environment.get_template(template).render(**contents)
     clean = FORBIDDEN.sub("\ufffd", text)
     return HTMLResponse(clean, headers={"Content-Security-Policy": POLICY})
 
@@ -108,6 +108,7 @@ async def campaign_page(request: Request, campaign: CampaignName) -> Response:
     rows = await run_in_threadpool(_rows, served)
     return page(
         "campaign.html", caller=who, name=served.name, goal=served.rows.settings.goal, rows=rows, model=None,
+        is_open=who.token is None,
         may=_may(who, campaign), jumps=JUMPS.items(), scopes=[(each, MEANINGS[each]) for each in SCOPES],
         themes=Markup(as_json(THEMES)), scripts=[each.removeprefix("vendor/") for each in SCRIPTS],
     )  # fmt: skip
@@ -124,8 +125,8 @@ def _may(who: Caller, campaign: str) -> dict[str, bool]:
     return {**own, "admin_everywhere": who.allows(ADMIN, None)}
 
 
-def _rendered(name: str, **contents: Any) -> str:
-    return FORBIDDEN.sub("\ufffd", _environment.get_template(f"{name}.html").render(**contents))
+def _rendered(part: str, /, **contents: Any) -> str:
+    return FORBIDDEN.sub("\ufffd", _environment.get_template(f"{part}.html").render(**contents))
 
 
 @router.get("/page/{campaign}/rows", responses=described(401, 403, 404, 503))

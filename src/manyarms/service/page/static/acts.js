@@ -179,7 +179,7 @@
     const place = byId("token-answer");
     const text = document.createElement("code");
     text.textContent = said.token;
-    const more = said.was_open ? " From now on everyone needs a token; log in with one that may do everything." : "";
+    const more = said.was_open ? " From now on everyone needs a token; this page will ask for it." : "";
     place.replaceChildren("Copy it now, it is not shown again: ", text, more);
     form.reset();
   });
