@@ -1,4 +1,4 @@
-"""A day with the page in a real browser: everything that it offers, clicked through on a wide and a narrow screen."""
+"""A day with the page in a real browser: everything that it offers, on a wide and a narrow screen."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def make_a_token_and_log_in(shown: Watched, address: str) -> None:
 
 
 def test_the_page_updates_by_itself_and_by_keyboard(browser: Browser, folder: Path) -> None:
-    """Another program tells results; the page shows them without a click. Everything can be reached by Tab."""
+    """Another program tells results, and the page shows them; everything can be reached by Tab."""
     with in_process(folder) as client, watched(browser, 390) as shown:
         page = shown.page
         page.goto(f"{client.base_url}page/screen".replace("//page", "/page"))

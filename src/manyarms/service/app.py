@@ -17,9 +17,9 @@ from fastapi.concurrency import run_in_threadpool
 from manyarms.service.access import Gate
 from manyarms.service.events import Watch
 from manyarms.service.limits import Guard, Limits
+from manyarms.service.page import routes as pages
 from manyarms.service.places import Place
 from manyarms.service.problems import handle_errors
-from manyarms.service.page import routes as pages
 from manyarms.service.routes import asks, candidates, events, login, looking, results, tickets, tokens
 from manyarms.service.served import Registry
 

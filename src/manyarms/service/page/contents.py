@@ -1,7 +1,7 @@
 """What the page of a campaign shows: the parts that come from its rows, and those that need its model.
 
-The rows are there at once. The model can take seconds, so the page asks for its parts afterwards, and again after
-every change.
+The rows are there at once. The model can take seconds, so the page asks for its parts afterwards, and again
+after every change.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The routes of the pages: the list, a campaign, its parts, the login form, and the files that they load.
 
-A page loads scripts and styles from this service only, runs nothing that is written inside it, and needs no build
-step. What it changes goes through the same routes as for programs.
+A page loads scripts and styles from this service only, runs nothing that is written inside it, and needs no
+build step. What it changes goes through the same routes as for programs.
 """
 
 from __future__ import annotations
