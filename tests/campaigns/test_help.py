@@ -76,6 +76,7 @@ DEFAULTS = {
         "--retries": "1",
         "--lease": "300.0",
     },
+    "demo": {"--folder": "build/demo", "--port": "8765", "--browser": "browser"},
     "reproduce": {"--out": "(reproduction/NAME)", "--workers": "(one per core)"},
 }
 

@@ -15,7 +15,7 @@ def preview(campaign: Campaign, n: int | None = None, at_most: int | None = None
     """
     seen = snapshot(campaign)
     campaign._keep_up(seen.n_arms)
-    proposal = propose(campaign.model_input, seen, n, at_most)
+    proposal = propose(campaign.settings, campaign.current(seen), seen, n, at_most)
     arms = proposal.batch.arms.tolist()
     rows = zip(
         proposal.batch.tickets.tolist(), arms, proposal.names, campaign.source.cells_of(arms),

@@ -14,7 +14,7 @@ from typing import Any
 from manyarms.campaigns import queries
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.chart_view import batch_lines, measurements, model_in_units, present_best
-from manyarms.campaigns.next_batch import current, values_of
+from manyarms.campaigns.next_batch import values_of
 from manyarms.campaigns.orders import Issued
 from manyarms.campaigns.preview import preview
 from manyarms.campaigns.report.figures import (
@@ -104,7 +104,7 @@ def model_parts(campaign: Campaign, size: int) -> dict[str, Any]:
     top: list[TopRow] = []
     best = None
     if values_of(seen):
-        run, units = current(campaign.model_input, seen)
+        run, units = campaign.current(seen)
         model, best = model_in_units(campaign, run, units), present_best(run, units)
         view = RunView(view.title, view.goal, view.measurements, view.batches, lambda: model, best)
         top = queries.top_rows(campaign, seen, run, units, 20)
