@@ -1,9 +1,9 @@
 """The demonstration behind `make demo`: a campaign as a newcomer would run it, up to its report and its page.
 
 Five thousand recipes, each with numbers and words, and a laboratory that measures fifty at a time with some
-noise. No option says anything about the model. The demonstration prints and runs the commands that a user would
-type, and then compares the recipes that were found with those of random choice. Everything is written to one
-folder (by default `build/demo`).
+noise. No option says anything about the model. The demonstration prints and runs the commands that a user
+would type, and then compares the recipes that were found with those of random choice. Everything is written
+to one folder (by default `build/demo`).
 """
 
 from __future__ import annotations
