@@ -8,8 +8,8 @@ SINGLE := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .PHONY: demo test test-slow test-peers lint bench clean
 
-demo: $(VENV)/core
-	@$(BIN)/python -m manyarms.demo
+demo: $(VENV)/demo
+	@$(BIN)/manyarms demo
 
 test: $(VENV)/dev lint
 	$(SINGLE) $(BIN)/python -m pytest -q -n auto -m "not slow"
@@ -32,13 +32,13 @@ bench: $(VENV)/dev
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/core: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+$(VENV)/demo: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[serve]"
 	@touch $@
 
 $(VENV)/dev: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
-	@touch $@ $(VENV)/core
+	@touch $@ $(VENV)/demo
 
 $(PEERS)/peers: pyproject.toml
 	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)

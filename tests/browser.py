@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Error, Page, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = [
@@ -51,9 +51,17 @@ class Watched:
     def until(self, script: str, seconds: float = 60.0) -> None:
         """Wait until a script gives true. (The page's policy forbids Playwright's own way to do this.)"""
         end = time.monotonic() + seconds
-        while not self.page.evaluate(script):
+        while not self._holds(script):
             assert time.monotonic() < end, f"still false: {script}"
             self.page.wait_for_timeout(50)
+
+    def _holds(self, script: str) -> bool:
+        try:
+            return bool(self.page.evaluate(script))
+        except Error as problem:
+            if "context was destroyed" in str(problem):  # the page is just being left
+                return False
+            raise
 
 
 @contextmanager

@@ -88,6 +88,7 @@ DEFAULTS = {
         "--name": "(the machine and the process)",
         "--patience": "3600.0",
     },
+    "demo": {"--folder": "build/demo", "--port": "8765", "--browser": "browser"},
     "reproduce": {"--out": "(reproduction/NAME)", "--workers": "(one per core)"},
 }
 

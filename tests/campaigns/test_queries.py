@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -147,14 +145,3 @@ def test_the_sketch_stays_within_its_limit_and_the_choice_stays_sensible(tmp_pat
             step(campaign, 10)
         assert all(batch["dictionary_size"] <= 12 for batch in batches(campaign))
     assert most_inducing(1_000_000) < most_inducing(20_000)
-
-
-@pytest.mark.slow
-def test_the_demonstration_finds_the_optimum_and_writes_its_page(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "manyarms.demo"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "Measured 2000 values, 0 failures" in done.stdout
-    assert "most measured     recipe 15745" in done.stdout
-    assert (tmp_path / "build" / "demo" / "report.html").stat().st_size > 10_000

@@ -33,8 +33,8 @@ LAYERS = [
     "service",
     "reproduce",
     "testing",
-    "cli",
     "demo",
+    "cli",
     "__main__",
 ]
 LEVEL = {part: level for level, part in enumerate(LAYERS)}

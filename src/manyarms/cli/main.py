@@ -9,6 +9,7 @@ import typer
 
 import manyarms
 from manyarms.cli import campaigns
+from manyarms.cli.demo import demo
 from manyarms.cli.output import DEBUG
 from manyarms.cli.reproduce import reproduce
 from manyarms.cli.run import run, work
@@ -48,6 +49,7 @@ app.command("run")(run)
 app.command("work")(work)
 app.command("serve")(serve)
 app.add_typer(token_app)
+app.command("demo")(demo)
 app.command("reproduce")(reproduce)
 
 

@@ -17,13 +17,25 @@ from fastapi.concurrency import run_in_threadpool
 from manyarms.service.access import Gate
 from manyarms.service.events import Watch
 from manyarms.service.limits import Guard, Limits
+from manyarms.service.page import routes as pages
 from manyarms.service.places import Place
 from manyarms.service.problems import handle_errors
-from manyarms.service.routes import asks, candidates, events, login, looking, results, tables, tickets
+from manyarms.service.routes import (
+    asks,
+    candidates,
+    events,
+    login,
+    looking,
+    results,
+    tables,
+    tickets,
+    tokens,
+)
 from manyarms.service.served import Registry
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
-ROUTERS = [each.router for each in (looking, asks, tickets, results, candidates, tables, events, login)]
+_PARTS = (looking, asks, tickets, results, candidates, tables, events, login, tokens, pages)
+ROUTERS = [each.router for each in _PARTS]
 
 
 def create_app(
@@ -40,14 +52,14 @@ def create_app(
     """
     limits = limits or Limits()
     watch = Watch(limits.streams)
-    registry, tokens = Registry(place, watch.notify), place.tokens()
+    registry, stored_tokens = Registry(place, watch.notify), place.tokens()
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         yield
         watch.close()
         await run_in_threadpool(registry.close)
-        tokens.close()
+        stored_tokens.close()
 
     app = FastAPI(
         title="manyarms",
@@ -58,7 +70,7 @@ def create_app(
         lifespan=lifespan,
     )
     app.state.registry, app.state.watch, app.state.limits = registry, watch, limits
-    app.state.gate = Gate(tokens, may_be_open)
+    app.state.gate = Gate(stored_tokens, may_be_open)
     handle_errors(app)
     for router in ROUTERS:
         app.include_router(router)
