@@ -29,6 +29,7 @@ LAYERS = [
     "problems",
     "plots",
     "campaigns",
+    "federation",
     "sklearn",
     "service",
     "reproduce",
@@ -41,6 +42,7 @@ LEVEL = {part: level for level, part in enumerate(LAYERS)}
 HEAVY = ["scipy.linalg", "scipy.spatial", "pandas", "polars", "narwhals", "pyarrow", "sklearn"]
 HEAVY += ["altair", "sqlalchemy", "typer", "rich", "matplotlib", "rdkit", "psycopg"]
 HEAVY += ["fastapi", "uvicorn", "httpx", "pydantic"]
+HEAVY += ["flwr"]
 
 
 def module_name(path: Path) -> str:

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 import manyarms
-from manyarms.cli import campaigns
+from manyarms.cli import agents_member, campaigns
+from manyarms.cli.agents import agents_app
 from manyarms.cli.output import DEBUG
 from manyarms.cli.reproduce import reproduce
 from manyarms.cli.run import run
@@ -48,6 +49,8 @@ app.command("run")(run)
 app.command("serve")(serve)
 app.add_typer(token_app)
 app.command("reproduce")(reproduce)
+agents_member.register(agents_app)
+app.add_typer(agents_app)
 
 
 def main() -> None:
