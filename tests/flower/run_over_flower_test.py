@@ -72,6 +72,7 @@ class TestFlower(CarrierContract):
         raise AssertionError(f"not over: {status}\n{self.federation.logs()}")
 
 
+@pytest.mark.filterwarnings("ignore:.*Click 9.0:DeprecationWarning")  # in the imports of Flower itself
 def test_the_template_names_the_apps_of_this_package() -> None:
     from manyarms.federation.flower import client_app, server_app
 

@@ -15,7 +15,7 @@ def show_run(hub: Hub, log: bool, as_json: bool) -> None:
     """Everything the hub knows about the run, except keys."""
     status = hub.status()
     if as_json:
-        print_json({**status, "log": hub.file.log()} if log else status)
+        print_json({**status, "log": hub.log()} if log else status)
         return
     waiting = ", ".join(str(agent) for agent in status["waiting_for"])
     now = "over" if status["over"] else f"waits for agents {waiting}" if waiting else "in progress"

@@ -246,6 +246,11 @@ class Hub:
         with self._lock:
             return self._status()
 
+    def log(self) -> list[dict[str, Any]]:
+        """The lines of the log: who was invited and joined, silence, and what was refused."""
+        with self._lock:
+            return self.file.log()
+
     def _status(self) -> dict[str, Any]:
         now, traffic = self._clock(), self.file.traffic()
         n = self.description.n_agents

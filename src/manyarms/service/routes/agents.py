@@ -20,7 +20,7 @@ from manyarms.service.schemas import Plain
 from manyarms.service.tokens.values import READ
 from manyarms.support.plain_data import plain_data
 
-router = APIRouter(tags=["agents"], responses=described(403, 404, 413, 422, 503))
+router = APIRouter(tags=["agents"], responses=described(401, 403, 404, 413, 422, 503))
 Run = Annotated[str, Path(description="Identity of the run.", max_length=64)]
 Reader = Annotated[Caller, Depends(require_everywhere(READ))]
 
@@ -59,4 +59,4 @@ def runs(request: Request, _reader: Reader) -> Plain:
 def status(request: Request, run: Run, _reader: Reader) -> Plain:
     """The progress of a run: epochs, who is in, what was sent, what is left, and the log."""
     hub = mailbox_of(request).hub(run)
-    return dict(plain_data({**hub.status(), "log": hub.file.log()}))
+    return dict(plain_data({**hub.status(), "log": hub.log()}))
