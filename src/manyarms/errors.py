@@ -184,6 +184,38 @@ class SamplingCapError(ManyarmsError, RuntimeError):
     """Rejection sampling from an active region found no point within the stated number of tries."""
 
 
+class RefusedPacketError(ManyarmsError, PermissionError):
+    """Base class of the errors for a packet that is refused as a whole; nothing changes."""
+
+
+class CorruptPacketError(RefusedPacketError, ValueError):
+    """Bytes that are not a packet, or a packet for another run or direction."""
+
+
+class UnknownKeyError(RefusedPacketError, LookupError):
+    """A packet that no agent of the run has signed: an unknown agent or key, or an altered packet."""
+
+
+class RevokedKeyError(RefusedPacketError):
+    """A packet that is signed with a key that was revoked."""
+
+
+class ReplayedPacketError(RefusedPacketError):
+    """A packet that has arrived before."""
+
+
+class RunFileError(ManyarmsError, ValueError):
+    """A file of a run of agents, or an invitation, that cannot be read or does not fit."""
+
+
+class UnknownRunError(RunFileError, LookupError):
+    """A packet or a request for a run of agents that the service does not have."""
+
+
+class UnreachableError(ManyarmsError, ConnectionError):
+    """The server of a run of agents cannot be reached."""
+
+
 class StalledRunError(ManyarmsError, RuntimeError):
     """There is nothing left to deliver or to pull, but the run is not finished."""
 

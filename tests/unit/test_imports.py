@@ -29,6 +29,7 @@ LAYERS = [
     "problems",
     "plots",
     "campaigns",
+    "federation",
     "sklearn",
     "service",
     "reproduce",
@@ -41,7 +42,7 @@ LEVEL = {part: level for level, part in enumerate(LAYERS)}
 HEAVY = ["scipy.linalg", "scipy.spatial", "pandas", "polars", "narwhals", "pyarrow", "sklearn"]
 HEAVY += ["altair", "sqlalchemy", "typer", "rich", "matplotlib", "rdkit"]
 HEAVY += ["psycopg", "fastapi", "uvicorn", "httpx", "pydantic", "numba"]
-HEAVY += ["distributed", "dask"]
+HEAVY += ["distributed", "dask", "flwr"]
 
 
 def module_name(path: Path) -> str:

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 import manyarms
-from manyarms.cli import campaigns
+from manyarms.cli import agents_member, campaigns
+from manyarms.cli.agents import agents_app
 from manyarms.cli.demo import demo
 from manyarms.cli.output import DEBUG
 from manyarms.cli.reproduce import reproduce
@@ -51,6 +52,8 @@ app.command("serve")(serve)
 app.add_typer(token_app)
 app.command("demo")(demo)
 app.command("reproduce")(reproduce)
+agents_member.register(agents_app)
+app.add_typer(agents_app)
 
 
 def main() -> None:

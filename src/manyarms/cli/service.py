@@ -38,6 +38,10 @@ def serve(
         Path | None,
         typer.Option(help="Folder for uploaded tables of candidates, if PLACE is a database."),
     ] = None,
+    client_authority: Annotated[
+        Path | None,
+        typer.Option(help="Refuse clients without a certificate of this authority (PEM): mutual TLS."),
+    ] = None,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(help="Further name under which the service is reached, for example behind a proxy."),
@@ -70,7 +74,8 @@ def serve(
                 say("No token exists, so everyone on this machine may use it; see `manyarms token --help`.")
         typer.get_text_stream("stdout").flush()
 
-    serve_campaigns(found, Listening(host, port, certificate, key, tuple(allow_host or ())), on_ready=ready)
+    where = Listening(host, port, certificate, key, tuple(allow_host or ()), client_authority)
+    serve_campaigns(found, where, on_ready=ready)
     if not as_json:
         say("Stopped.")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import socket
+import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,7 @@ class Listening:
     certificate: Path | None = None
     key: Path | None = None
     names: Sequence[str] = ()  # further names under which it is reached
+    client_authority: Path | None = None  # with it, clients need a certificate that it has signed
 
     @property
     def is_local(self) -> bool:
@@ -54,7 +56,9 @@ def check_listening(where: Listening, has_tokens: bool) -> None:
     """Refuse an address where others could use the service without a token, or read the tokens."""
     if (where.certificate is None) != (where.key is None):
         raise UnsafeAddressError("a certificate and its key are needed: --certificate and --key")
-    for file in (where.certificate, where.key):
+    if where.client_authority is not None and where.certificate is None:
+        raise UnsafeAddressError("client certificates need TLS: --certificate and --key")
+    for file in (where.certificate, where.key, where.client_authority):
         if file is not None and not file.is_file():
             raise UnsafeAddressError(f"{file}: there is no such file")
     if not where.is_local and where.certificate is None:
@@ -106,6 +110,8 @@ def serve(
     }  # fmt: skip
     if where.certificate is not None:
         options |= {"ssl_certfile": str(where.certificate), "ssl_keyfile": str(where.key)}
+    if where.client_authority is not None:  # mutual TLS
+        options |= {"ssl_ca_certs": str(where.client_authority), "ssl_cert_reqs": ssl.CERT_REQUIRED}
     server = _Server(uvicorn.Config(app, **options), app)
     name = f"[{where.host}]" if ":" in where.host else where.host
     if on_ready is not None:

@@ -61,6 +61,21 @@ class ApproxServer(Server):
         """Whether no sync is in progress."""
         return self.phase == "idle"
 
+    @property
+    def waiting_for(self) -> tuple[int, ...]:
+        """The agents that have not answered in this phase of a sync."""
+        return tuple(n for n in range(self.n_agents) if not self.done and n not in self.answers)
+
+    def summary(self) -> dict[str, Any]:
+        """The number of the last sync, who was left out of each, and the size of the sketch."""
+        return {
+            "phase": self.phase,
+            "syncs": len(self.left_out),
+            "left_out": [list(agents) for agents in self.left_out],
+            "inducing_points": len(self.inducing),
+            "shared_pulls": 0 if self.sums is None else int(self.sums.pulls),
+        }
+
     def _react(self, message: Message) -> list[Outgoing] | None:
         if isinstance(message, SyncRequest):
             return self._on_request(message)
@@ -130,8 +145,8 @@ class ApproxServer(Server):
 
     def resume(self) -> list[Outgoing]:
         """Ask the agents that have not answered in this phase."""
-        silent = tuple(n for n in range(self.n_agents) if n not in self.answers)
-        if self.done or not silent:
+        silent = self.waiting_for
+        if not silent:
             return []
         return (
             self._call(silent) if self.phase == "collecting points" else [Outgoing(silent, self._inducing())]

@@ -140,6 +140,20 @@ class DisServer(Server):
         """Whether no sync is in progress."""
         return not self.collecting
 
+    @property
+    def waiting_for(self) -> tuple[int, ...]:
+        """The agents that have not uploaded in the sync in progress."""
+        return tuple(n for n in range(self.n_agents) if self.collecting and n not in self.uploads)
+
+    def summary(self) -> dict[str, Any]:
+        """The number of the last sync, who was left out of each, and the pulls that were shared."""
+        return {
+            "phase": "collecting data" if self.collecting else "idle",
+            "syncs": self.sync,
+            "left_out": [list(agents) for agents in self.left_out],
+            "shared_pulls": [sum(len(rewards) for _, rewards in own) for own in self.data],
+        }
+
     def _react(self, message: Message) -> list[Outgoing] | None:
         if isinstance(message, SyncRequest):
             return self._on_request(message)
@@ -192,11 +206,7 @@ class DisServer(Server):
 
     def resume(self) -> list[Outgoing]:
         """Call the agents that have not uploaded."""
-        return (
-            self._call(tuple(n for n in range(self.n_agents) if n not in self.uploads))
-            if self.collecting
-            else []
-        )
+        return self._call(self.waiting_for) if self.collecting else []
 
     def _call(self, to: tuple[int, ...]) -> list[Outgoing]:
         return [Outgoing(to, SyncCall(SERVER, self.sync + 1))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from manyarms.agents.baselines.ucb import Contexts, UcbSettings
 from manyarms.agents.baselines.ucb_agent import UcbAgent
@@ -67,3 +68,12 @@ class IdleServer(Server):
     def done(self) -> bool:
         """Always true."""
         return True
+
+    @property
+    def waiting_for(self) -> tuple[int, ...]:
+        """Nobody."""
+        return ()
+
+    def summary(self) -> dict[str, Any]:
+        """Nothing, since the server takes no part."""
+        return {"phase": "idle"}

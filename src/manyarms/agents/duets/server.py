@@ -12,10 +12,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from manyarms.agents.active_set import ActiveSet, DrawnPoints
+from manyarms.agents.active_set import DOUBLE, ActivePool, ActiveSet, DrawnPoints
 from manyarms.agents.duets.epoch import ClosedEpoch, Exploration
 from manyarms.agents.duets.records import EpochRecord
 from manyarms.agents.duets.settings import DuetsSettings
+from manyarms.agents.epoch_posterior import means
 from manyarms.agents.protocol.coins import Coins
 from manyarms.agents.protocol.messages import (
     SERVER,
@@ -54,6 +55,7 @@ class DuetsServer(Server):
         self.phase: Phase = "collecting ready"
         self.records: list[EpochRecord] = []
         self.closed: ClosedEpoch | None = None  # the last epoch that was solved
+        self.mean: tuple[NDArray[Any], Floats] | None = None  # S (wire form) and weights of that epoch
         self.absent: set[int] = set()  # agents left out of the last epoch
         self.inducing: NDArray[Any] = np.empty(0)  # S_j in its wire form
         self.inclusion = 0.0  # p_j
@@ -123,6 +125,8 @@ class DuetsServer(Server):
             "inducing": self.inducing,
             "projections": np.array(projections) if projections else np.empty((0, len(self.inducing))),
         }
+        if self.mean is not None:
+            arrays["mean_inducing"], arrays["mean_weights"] = self.mean
         return pack("DUETS", self._fingerprint(), meta, arrays)
 
     def restore(self, state: bytes) -> None:
@@ -137,6 +141,8 @@ class DuetsServer(Server):
         self.participants = tuple(meta["participants"])
         self.inclusion, self.ignored = meta["inclusion"], meta["ignored"]
         self.inducing = arrays["inducing"]
+        known = "mean_weights" in arrays
+        self.mean = (arrays["mean_inducing"], arrays["mean_weights"]) if known else None
         self.projections = dict(zip(meta["senders"], arrays["projections"], strict=True))
         self.records = [EpochRecord.from_plain(record) for record in meta["records"]]
 
@@ -152,6 +158,37 @@ class DuetsServer(Server):
     def done(self) -> bool:
         """Whether the last epoch has been confirmed."""
         return self.phase == "done"
+
+    @property
+    def waiting_for(self) -> tuple[int, ...]:
+        """The agents whose report of this epoch is outstanding."""
+        return () if self.done else self._missing()
+
+    def summary(self) -> dict[str, Any]:
+        """The epochs so far, the active set, and the bound of theory §9.1 on what is left."""
+        solved = [record for record in self.records if record.sigma_max > 0]
+        return {
+            "phase": self.phase,
+            "epoch": self.epoch,
+            "n_epochs": self.settings.n_epochs,
+            "lengths": list(self.settings.lengths),
+            "active": self.active.size,
+            "width": self.width,
+            "bound": 4.0 * self.width * solved[-1].sigma_max if solved else None,
+            "best": self._best(),
+            "epochs": [record.to_plain() for record in self.records],
+        }
+
+    def _best(self) -> dict[str, Any] | None:
+        """The active arm of a pool with the highest mean of the last epoch that was solved."""
+        if self.mean is None or not isinstance(self.active, ActivePool):
+            return None
+        inducing, weights = self.active.from_wire(self.mean[0]), self.mean[1]
+        blocks = self.active.maximisation_blocks(self.active.arms)
+        kernel = self.settings.checked_kernel
+        values = np.concatenate([means(kernel, inducing, weights, block, DOUBLE) for block in blocks])
+        place = int(np.argmax(values))
+        return {"arm": int(self.active.arms[place]), "mean": float(values[place])}
 
     @property
     def is_last_epoch(self) -> bool:
@@ -290,6 +327,7 @@ class DuetsServer(Server):
             total = np.sum([self.projections[n] for n in present], axis=0)
             self.closed = exploration.solve(self.active.from_wire(self.inducing), total, self.width)
             trim = self.closed.trim
+            self.mean = self.inducing, trim.weights
             active = self.active.trimmed(trim)
             withheld = not self._can_be_sampled(active)
             active, cutoff = (self.active, -math.inf) if withheld else (active, trim.cutoff)

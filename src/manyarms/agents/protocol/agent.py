@@ -128,6 +128,11 @@ class Agent(ABC):
         return self._use_answers()
 
     @property
+    def asked(self) -> Pulls | None:
+        """The trials of the present batch that a turn has returned, answered or not."""
+        return self._asked()
+
+    @property
     def told(self) -> dict[int, float]:
         """The results of open trials that wait for the others of their batch, by step."""
         return dict(self._answers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 from manyarms.agents.protocol.messages import Message
 from manyarms.errors import ForgedSenderError, ImpossibleMessageError, UnknownAgentError
@@ -65,6 +66,15 @@ class Server(ABC):
     @abstractmethod
     def done(self) -> bool:
         """Whether the server waits for nothing and has nothing to send."""
+
+    @property
+    @abstractmethod
+    def waiting_for(self) -> tuple[int, ...]:
+        """The agents whose answers are outstanding."""
+
+    @abstractmethod
+    def summary(self) -> dict[str, Any]:
+        """The progress of the run as plain data for people and programs."""
 
 
 def unexpected(message: Message) -> ImpossibleMessageError:
