@@ -27,8 +27,7 @@ from manyarms.policies import Policy
 from manyarms.pool.pool import Pool
 from manyarms.posterior.history import History
 from manyarms.posterior.posterior import Posterior
-from manyarms.run import asking, checkpoint, telling
-from manyarms.run.compact_state import CompactState
+from manyarms.run import asking, telling
 from manyarms.run.context import RunContext
 from manyarms.run.feedback import with_feedback, with_oversampling
 from manyarms.run.growing import with_more_arms
@@ -41,6 +40,7 @@ from manyarms.support.validation import Floats, Ints, count, probability
 
 if TYPE_CHECKING:
     from manyarms.run.certificate import Certificate
+    from manyarms.run.compact_state import CompactState
 
 NINETY = NormalDist().inv_cdf(0.95)  # standard deviations to either side that hold 90 % of a normal variable
 
@@ -391,10 +391,14 @@ class Optimizer:
 
     def save(self, path: str | Path) -> None:
         """Write the whole run to one file at `path` (an npz archive with a JSON manifest, without pickle)."""
+        from manyarms.run import checkpoint  # imported when it is needed
+
         checkpoint.save(self._context, self._state, Path(path))
 
     def compact(self) -> CompactState:
         """The run in compact form, without arrays of the size of the pool, as campaigns store it."""
+        from manyarms.run.compact_state import CompactState
+
         return CompactState.of(self._context, self._state)
 
     @classmethod
@@ -412,4 +416,6 @@ class Optimizer:
         policy: needed only if the policy or its kernel is not one of this package.
         engine: as for a new run; it need not be the one that the run was saved on.
         """
+        from manyarms.run import checkpoint
+
         return cls.of(*checkpoint.load(Path(path), pool, policy, engine))
