@@ -45,18 +45,22 @@ def with_feedback(context: RunContext, state: RunState) -> RunState:
         waiting = sorted(state.waiting, key=lambda result: result.order)
         arms = np.array([result.arm for result in waiting], dtype=np.int64)
         values = RewardScale(belief.model).values(np.array([result.utility for result in waiting]))
-        belief = conditioned(belief, arms, values, context.streams.at("inducing", state.n_feedbacks))
+        weights = np.array([result.weight for result in waiting])
+        rng = context.streams.at("inducing", state.n_feedbacks)
+        belief = conditioned(belief, arms, values, weights, rng)
     return changed(
         state, belief=belief, waiting=(), modelled_arms=modelled_arms, n_feedbacks=state.n_feedbacks + 1
     )
 
 
-def conditioned(belief: Belief, arms: Ints, values: Floats, rng: np.random.Generator) -> Belief:
-    """The belief after renewing the sketch and conditioning on these pulls."""
+def conditioned(
+    belief: Belief, arms: Ints, values: Floats, weights: Floats, rng: np.random.Generator
+) -> Belief:
+    """The belief after renewing the sketch and conditioning on these pulls, each with its weight."""
     state, memory = belief.state, belief.memory
     known = state.at(arms)
     leverage = known.leverage
-    pulled = grouped(arms, values)
+    pulled = grouped(arms, values, weights)
     draw, candidates = _draw(belief, *pulled[:2], rng)
     fresh = _outside_sketch(belief, draw.arms)
     compact = _should_compact(belief, len(draw.arms), len(fresh), len(pulled[0]))

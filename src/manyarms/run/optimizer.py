@@ -159,6 +159,7 @@ class Optimizer:
         *,
         arms: ArrayLike | None = None,
         failed: bool | Sequence[bool] = False,
+        noise_std: ArrayLike | None = None,
     ) -> None:
         """Record results, in any order. If any argument is invalid, nothing is recorded.
 
@@ -168,8 +169,10 @@ class Optimizer:
             are always indices; `Pool.index_of` finds the arm of an id that is a number.
         failed: one flag for all results or one for each, marking trials without a reward; their rewards are
             ignored.
+        noise_std: the standard deviation of the noise, one for all results or one for each, if it differs
+            from √ridge. A result has the weight ridge/noise_std² in V (theory §2.1).
         """
-        state = telling.told(self._context, self._state, tickets, rewards, arms, failed)
+        state = telling.told(self._context, self._state, tickets, rewards, arms, failed, noise_std)
         self._move(self._context, state)
 
     def forget(self, tickets: Batch | ArrayLike) -> None:
