@@ -4,10 +4,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from manyarms import engines, errors
-from manyarms.kernels import RBF, Hamming, Linear, Matern, Product, Scale, SklearnKernel, Sum, Tanimoto
+from manyarms.kernels import (
+    RBF,
+    Hamming,
+    Linear,
+    Matern,
+    OnColumns,
+    Product,
+    Scale,
+    SklearnKernel,
+    Sum,
+    Tanimoto,
+)
 from manyarms.policies import (
     BBKB,
     BKB,
+    BPE,
     CBRAP,
     GPBUCB,
     GPTS,
@@ -17,6 +29,7 @@ from manyarms.policies import (
     RFFTS,
     SGPTS,
     SOFUL,
+    AsyncTS,
     EpsGreedy,
     MiniGPUCB,
     Policy,
@@ -36,11 +49,13 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """Import agents, plots, problems, `connect`, `Campaign` and `Certificate` when they are first used."""
+    """Import agents, plots, problems and the classes of larger packages when they are first used."""
     if name in ("agents", "plots", "problems"):
         return import_module(f"manyarms.{name}")
     if name == "connect":
         return import_module("manyarms.service.client.connect").connect
+    if name == "ContextualBandit":
+        return import_module("manyarms.contextual.bandit").ContextualBandit
     if name == "Campaign":
         return import_module("manyarms.campaigns.python_api").Campaign
     if name == "Certificate":
@@ -51,6 +66,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "BBKB",
     "BKB",
+    "BPE",
     "CBRAP",
     "GPBUCB",
     "GPTS",
@@ -62,17 +78,20 @@ __all__ = [
     "SGPTS",
     "SOFUL",
     "Arm",
+    "AsyncTS",
     "Batch",
     "BatchRecord",
     "Best",
     "Campaign",
     "Certificate",
+    "ContextualBandit",
     "EpsGreedy",
     "Hamming",
     "History",
     "Linear",
     "Matern",
     "MiniGPUCB",
+    "OnColumns",
     "Optimizer",
     "Policy",
     "Pool",

@@ -33,6 +33,26 @@ class TestBKB(PolicyContract):
         return ma.BKB(kernel=KERNEL, noise_std=0.3)
 
 
+class TestBPE(PolicyContract):
+    n_batches = 2  # of 84 and 767 pulls
+
+    def policy(self) -> Policy:
+        return ma.BPE(kernel=KERNEL, horizon=7000)
+
+    def test_repeats_are_respected(self) -> None:
+        """One batch uses up every arm."""
+        run = self._begun(repeats=2)
+        batch = run.ask()
+        assert len(batch) == 2 * run.pool.n_arms - self.n_first
+        self._answer(run, batch)
+        assert run.history.counts.tolist() == [2] * run.pool.n_arms
+
+
+class TestAsyncTS(PolicyContract):
+    def policy(self) -> Policy:
+        return ma.AsyncTS(kernel=KERNEL, workers=3)
+
+
 class TestBKBIncremental(PolicyContract):
     def policy(self) -> Policy:
         return ma.BKB(kernel=KERNEL, inducing="incremental", compaction=1.0)

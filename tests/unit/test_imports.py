@@ -25,6 +25,7 @@ LAYERS = [
     "choice",
     "policies",
     "run",
+    "contextual",
     "agents",
     "problems",
     "plots",

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
+from manyarms.choice.elimination import Elimination
 from manyarms.choice.highest import BoundRule, peak
 from manyarms.choice.lazy_argmax import LazyArgmax, TopArm
 from manyarms.choice.prior_draws import CorrectedPrior
@@ -42,6 +43,7 @@ class BatchContext:
     stream: Callable[[str], np.random.Generator]
     lazy: bool = True
     prior: CorrectedPrior | None = None
+    elimination: Elimination | None = None  # of batched pure exploration
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class FilledBatch:
     ended_because: str
     ratio: float
     why: list[str]  # for each arm, what chose it
+    elimination: Elimination | None = None  # after this batch
 
 
 class SelectionRule(Protocol):
@@ -217,6 +220,31 @@ class HighestVariance:
         assert context.limit is not None
         more = self.rest.fill(replace(context, limit=context.limit - len(arms)))
         return replace(more, arms=[*arms, *more.arms], why=[*why, *more.why])
+
+
+@dataclass(frozen=True)
+class PureExploration:
+    """BPE: the active arm with the largest variance given the picks of this batch (theory §5.17)."""
+
+    lengths: tuple[int, ...]  # of the batches
+    oversampling: float
+
+    def fill(self, context: BatchContext) -> FilledBatch:
+        """What is left of the present batch, or as much of it as was asked for."""
+        now = context.elimination
+        assert now is not None, "begun before a batch is filled"
+        left = self.lengths[now.number] - len(now.arms)
+        size = left if context.limit is None else min(left, context.limit)
+        if context.exactly and context.limit is not None:
+            size = context.limit  # which may be more than the batch was to have
+        later = now.explored(
+            context.posterior, size, context.allowed, self.oversampling, context.stream("pure exploration")
+        )
+        arms = later.arms[len(now.arms) :].tolist()
+        reason = "batch of pure exploration" if len(arms) == left else None
+        stop = _reason_to_stop(context, len(arms), reason) if arms else None
+        why = [HIGHEST_VARIANCE] * len(arms)
+        return FilledBatch(arms, stop or NO_ARM_LEFT, _ratio_after(context, arms), why, later)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from manyarms.errors import InvalidParameterError
-from manyarms.support.validation import at_least_one, non_negative, positive, probability
+from manyarms.support.validation import Floats, at_least_one, non_negative, positive, probability
+
+_MAX_DOUBLINGS = 60
 
 
 @dataclass(frozen=True)
@@ -251,6 +253,32 @@ def surprise(t: int, width: float, std: float, given: Assumptions) -> float:
     without bound (theory §4.9).
     """
     return width * std + given.noise_std * math.sqrt(2 * math.log(2 * max(t, 1) ** 2 / given.delta))
+
+
+def guess_and_double(
+    bound: float,
+    errors: Floats,
+    stds: Floats,
+    t: int,
+    width_of: Callable[[float], float],
+    given: Callable[[float], Assumptions],
+) -> float:
+    """F, doubled as long as a reward is outside its confidence interval (theory §4.9).
+
+    `errors` are the distances of the rewards from the mean and `stds` the σ̃ of their arms. If a larger F
+    would not widen the interval (because the width is a number), it cannot explain the reward, and F does not
+    change.
+    """
+    larger = bound
+    for _ in range(_MAX_DOUBLINGS):
+        width = width_of(larger)
+        limits = [surprise(t, width, float(std), given(larger)) for std in stds]
+        if (errors <= limits).all():
+            return larger
+        if width_of(2 * larger) <= width:
+            break
+        larger *= 2
+    return bound
 
 
 # ------------------------------------------------------------------ agents

@@ -4,6 +4,7 @@ from manyarms.kernels.base import KernelLike
 from manyarms.kernels.combine import Kernel, Product, Scale, SklearnKernel, Sum, as_kernel
 from manyarms.kernels.hamming import Hamming
 from manyarms.kernels.linear import Linear
+from manyarms.kernels.on_columns import OnColumns
 from manyarms.kernels.stationary import RBF, Matern
 from manyarms.kernels.tanimoto import Tanimoto
 
@@ -14,6 +15,7 @@ __all__ = [
     "KernelLike",
     "Linear",
     "Matern",
+    "OnColumns",
     "Product",
     "Scale",
     "SklearnKernel",

@@ -1,8 +1,10 @@
 """The algorithms. Each policy combines shared rules with its own settings."""
 
+from manyarms.policies.async_ts import AsyncTS
 from manyarms.policies.base import Policy, Sparse
 from manyarms.policies.bbkb import BBKB
 from manyarms.policies.bkb import BKB
+from manyarms.policies.bpe import BPE
 from manyarms.policies.cbrap import CBRAP
 from manyarms.policies.eps_greedy import EpsGreedy
 from manyarms.policies.gp_bucb import GPBUCB
@@ -25,6 +27,7 @@ def default_policy() -> Policy:
 __all__ = [
     "BBKB",
     "BKB",
+    "BPE",
     "CBRAP",
     "GPBUCB",
     "GPTS",
@@ -34,6 +37,7 @@ __all__ = [
     "RFFTS",
     "SGPTS",
     "SOFUL",
+    "AsyncTS",
     "EpsGreedy",
     "MiniGPUCB",
     "Policy",

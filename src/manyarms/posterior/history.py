@@ -148,12 +148,17 @@ def _too_large(reward: float) -> InvalidRewardError:
     return InvalidRewardError(f"reward {reward} is too large: the sum of squared rewards overflows")
 
 
-def grouped(arms: Ints, rewards: Floats) -> tuple[Ints, Floats, Floats]:
-    """The different arms in order of appearance, and the number of pulls and reward sum of each."""
+def grouped(arms: Ints, rewards: Floats, weights: Floats | None = None) -> tuple[Ints, Floats, Floats]:
+    """The different arms in order of appearance, and the number of pulls and reward sum of each.
+
+    With `weights`, a result counts as that many pulls with its reward.
+    """
+    if weights is None:
+        weights = np.ones(len(arms))
     if len(arms) == 1:  # the common case
-        return arms, np.ones(1), rewards.copy()
+        return arms, weights.copy(), weights * rewards
     unique, first, inverse = np.unique(arms, return_index=True, return_inverse=True)
     order = np.argsort(first)
-    counts = np.bincount(inverse, minlength=len(unique)).astype(np.float64)
-    sums = np.bincount(inverse, weights=rewards, minlength=len(unique)).astype(np.float64)
+    counts = np.bincount(inverse, weights=weights, minlength=len(unique)).astype(np.float64)
+    sums = np.bincount(inverse, weights=weights * rewards, minlength=len(unique)).astype(np.float64)
     return unique[order].astype(np.int64), counts[order], sums[order]

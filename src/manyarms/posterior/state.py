@@ -7,6 +7,7 @@ S-GP-TS and DUETS use. The only conversion between the two is `PosteriorState.va
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -147,8 +148,12 @@ class PosteriorState:
 
     @cached_property
     def pulls(self) -> int:
-        """t, the number of rewards that the state is conditioned on."""
-        return int(self.counts.sum())
+        """t, the number of rewards that the state is conditioned on.
+
+        If results have weights of their own (theory §2.1), it is their total weight, rounded up, and at least
+        the number of arms pulled.
+        """
+        return max(math.ceil(float(self.counts.sum())), len(self.arms))
 
     @property
     def escaped(self) -> float:

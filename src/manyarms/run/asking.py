@@ -28,6 +28,7 @@ from manyarms.pool.allowance import Allowance
 from manyarms.posterior.hallucination import Hallucination
 from manyarms.run.context import RunContext
 from manyarms.run.eligibility import Eligibility, eligibility
+from manyarms.run.eliminating import with_elimination
 from manyarms.run.feedback import with_feedback
 from manyarms.run.state import RunState
 from manyarms.run.trace import Batch, read_only, unanswered
@@ -79,6 +80,7 @@ def asked(context: RunContext, state: RunState, wanted: BatchRequest) -> tuple[R
     """The state after a batch has been handed out, and the batch."""
     started = time.perf_counter()
     state = _with_design(context, with_feedback(context, state), wanted.limit if wanted.exactly else None)
+    state = with_elimination(context, state, wanted.exactly)
     width = state.belief.width()
     filled = _filled(context, state, wanted, width)
     later, issued = state.tickets.issued(filled.arms)
@@ -97,7 +99,13 @@ def asked(context: RunContext, state: RunState, wanted: BatchRequest) -> tuple[R
         seconds=time.perf_counter() - started,
         why=why,
     )
-    after = changed(state, tickets=later, trace=state.trace.with_batch(record), n_batches=state.n_batches + 1)
+    after = changed(
+        state,
+        tickets=later,
+        trace=state.trace.with_batch(record),
+        elimination=filled.elimination,
+        n_batches=state.n_batches + 1,
+    )
     ids = context.pool.ids_of(arms)
     return after, Batch(
         arms=arms, ids=ids, tickets=tickets, ended_because=filled.ended_because, ratio=filled.ratio, why=why
@@ -122,6 +130,7 @@ def _filled(context: RunContext, state: RunState, wanted: BatchRequest, width: f
         stream=lambda purpose: context.streams.at(purpose, state.n_batches),
         lazy=context.lazy,
         prior=belief.prior,
+        elimination=state.elimination,
     )
     size = wanted.limit - len(allowed.first) if wanted.exactly and wanted.limit is not None else None
     rule = _selection_rule(context, state, allowed.others, size, wanted.final)
@@ -137,6 +146,8 @@ def _selection_rule(
     A batch of a given size that is larger than the rest of the design is filled up by the policy. The final
     batch ignores the design. With a learned model's practical width, large batches have exploration arms.
     """
+    if state.elimination is not None:
+        return state.belief.policy.selection_rule()
     left = () if final and state.belief.state.pulls else _left_of_design(state, allowed)
     if not state.belief.state.pulls:
         return FromDesign(left) if left else UniformStart()

@@ -56,6 +56,8 @@ class CompactState:
     def of(cls, context: RunContext, state: RunState) -> CompactState:
         """The compact form of a state."""
         belief, posterior = state.belief, state.belief.state
+        if state.elimination is not None:
+            raise CheckpointError("a run of BPE has no compact form: its active arms may be the whole pool")
         return cls(
             n_arms=context.pool.n_arms,
             n_features=context.pool.n_features,

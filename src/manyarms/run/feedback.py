@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from manyarms.choice.widths import surprise
+from manyarms.choice.widths import guess_and_double
 from manyarms.errors import InvalidParameterError
 from manyarms.learning import Targets, learn, should_refit
 from manyarms.policies import Sparse
@@ -27,7 +27,6 @@ from manyarms.sketch.inducing import KDPP, Candidates, Draw, IncrementalLeverage
 from manyarms.support.frozen import changed
 from manyarms.support.validation import Floats, Ints
 
-_MAX_DOUBLINGS = 60
 _BULK = 256  # above this number of arms, rebuilding is cheaper than appending
 _REBUILD_PAYS = 4  # the sketch is rebuilt on m arms at most every m/4 renewals
 
@@ -46,18 +45,22 @@ def with_feedback(context: RunContext, state: RunState) -> RunState:
         waiting = sorted(state.waiting, key=lambda result: result.order)
         arms = np.array([result.arm for result in waiting], dtype=np.int64)
         values = RewardScale(belief.model).values(np.array([result.utility for result in waiting]))
-        belief = conditioned(belief, arms, values, context.streams.at("inducing", state.n_feedbacks))
+        weights = np.array([result.weight for result in waiting])
+        rng = context.streams.at("inducing", state.n_feedbacks)
+        belief = conditioned(belief, arms, values, weights, rng)
     return changed(
         state, belief=belief, waiting=(), modelled_arms=modelled_arms, n_feedbacks=state.n_feedbacks + 1
     )
 
 
-def conditioned(belief: Belief, arms: Ints, values: Floats, rng: np.random.Generator) -> Belief:
-    """The belief after renewing the sketch and conditioning on these pulls."""
+def conditioned(
+    belief: Belief, arms: Ints, values: Floats, weights: Floats, rng: np.random.Generator
+) -> Belief:
+    """The belief after renewing the sketch and conditioning on these pulls, each with its weight."""
     state, memory = belief.state, belief.memory
     known = state.at(arms)
     leverage = known.leverage
-    pulled = grouped(arms, values)
+    pulled = grouped(arms, values, weights)
     draw, candidates = _draw(belief, *pulled[:2], rng)
     fresh = _outside_sketch(belief, draw.arms)
     compact = _should_compact(belief, len(draw.arms), len(fresh), len(pulled[0]))
@@ -221,11 +224,7 @@ def _should_compact(belief: Belief, drawn: int, fresh: int, pulled: int) -> bool
 
 
 def _doubled_norm_bound(belief: Belief, known: ArmValues, values: Floats) -> float:
-    """F after guess-and-double: F is doubled as long as a reward is outside its confidence interval.
-
-    If a larger F would not widen the interval (because the width is a number, or the arm has no variance), it
-    cannot explain the reward, and F does not change.
-    """
+    """F after guess-and-double; rewards of arms without variance cannot be explained by a larger F."""
     bound = belief.memory.norm_bound
     if belief.policy.norm_bound != "double":
         return bound
@@ -233,13 +232,6 @@ def _doubled_norm_bound(belief: Belief, known: ArmValues, values: Floats) -> flo
     stds = np.sqrt(known.leverage)
     uncertain = stds > 1e-6 * np.sqrt(state.prior_max / state.ridge)
     errors = np.abs(values - known.mean)[uncertain]
-    for _ in range(_MAX_DOUBLINGS):
-        given = belief.policy.assumptions(bound)
-        width = belief.width(bound)
-        limits = [surprise(state.pulls + 1, width, float(std), given) for std in stds[uncertain]]
-        if (errors <= limits).all():
-            return bound
-        if belief.width(2 * bound) <= width:
-            break
-        bound *= 2
-    return belief.memory.norm_bound
+    return guess_and_double(
+        bound, errors, stds[uncertain], state.pulls + 1, belief.width, belief.policy.assumptions
+    )

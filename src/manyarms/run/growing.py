@@ -19,7 +19,8 @@ def with_more_arms(context: RunContext, state: RunState, pool: Pool) -> tuple[Ru
         return _prepared_again(context, state, pool)
     before, context = context.pool.n_arms, context.extended(pool)
     belief = _extended(context, state.belief, before)
-    return context, replace(state, belief=belief, history=state.history.on(pool.n_arms))
+    more = None if state.elimination is None else state.elimination.extended(before, pool.n_arms)
+    return context, replace(state, belief=belief, history=state.history.on(pool.n_arms), elimination=more)
 
 
 def _extended(context: RunContext, belief: Belief, before: int) -> Belief:

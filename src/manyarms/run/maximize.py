@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from manyarms.errors import (
     NothingToAskError,
     RunStoppedError,
 )
-from manyarms.policies import Policy
+from manyarms.policies import AsyncTS, Policy
 from manyarms.pool.pool import Pool
 from manyarms.run.optimizer import Best, Optimizer
 from manyarms.support.interrupts import deferred_interrupts
@@ -85,7 +85,7 @@ def maximize(
     policy: the algorithm; None is the default policy.
     seed: the random seed.
     executor: any `concurrent.futures.Executor`, which evaluates the arms of a batch; None evaluates them one
-        after the other in this process.
+        after the other in this process. With `AsyncTS` no batch is waited for.
     progress: True prints a line to standard error; a function is called with (done, budget, optimizer).
     resume: the result of a call that stopped early; it continues on the same pool up to `budget`.
     until_gap: stop before the budget is spent when the gap of `Optimizer.certificate` is at most this. With a
@@ -188,6 +188,9 @@ def _loop(
     failures: dict[int, str],
     until_gap: float | None,
 ) -> None:
+    if executor is not None and isinstance(run.policy, AsyncTS):
+        _loop_without_waiting(run, f, budget, executor, report, failures, until_gap)
+        return
     in_a_row = 0
     while run.pending or (run.spent < budget and not _is_gap_reached(run, until_gap)):
         with deferred_interrupts():
@@ -201,24 +204,79 @@ def _loop(
             raise _all_failed(f"the last {in_a_row} evaluations all failed", run, failures)
 
 
+def _loop_without_waiting(
+    run: Optimizer,
+    f: Callable[[Arm], float],
+    budget: int,
+    executor: Executor,
+    report: Progress | None,
+    failures: dict[int, str],
+    until_gap: float | None,
+) -> None:
+    """Each worker that is free gets a draw at once, while the others go on (`AsyncTS`)."""
+    assert isinstance(run.policy, AsyncTS)
+    in_a_row, running = 0, dict[Future[float], int]()
+    try:
+        while True:
+            for ticket in sorted(set(run.pending) - set(running.values())):  # of a run that is resumed
+                running[executor.submit(f, _arm_of(run, run.pending[ticket]))] = ticket
+            while len(running) < run.policy.workers and run.spent < budget:
+                if _is_gap_reached(run, until_gap):
+                    break
+                with deferred_interrupts():
+                    batch = run.ask()
+                running[executor.submit(f, _arm_of(run, int(batch.arms[0])))] = int(batch.tickets[0])
+            if not running:
+                return
+            done = wait(running, return_when=FIRST_COMPLETED).done
+            for future in sorted(done, key=running.__getitem__):
+                failed = _told(run, running.pop(future), None, future, f, failures)
+                in_a_row = in_a_row + 1 if failed else 0
+            if report is not None:
+                report(run.spent - len(running), budget, run)
+            if in_a_row >= _MAX_FAILURES_IN_A_ROW:
+                raise _all_failed(f"the last {in_a_row} evaluations all failed", run, failures)
+    except BaseException:
+        for future in running:
+            future.cancel()
+        raise
+
+
+def _arm_of(run: Optimizer, arm: int) -> Arm:
+    return Arm(arm, run.pool.id_of(arm), run.pool.features[arm])
+
+
+def _told(
+    run: Optimizer,
+    ticket: int,
+    arm: Arm | None,
+    future: Future[float] | None,
+    f: Callable[[Arm], float],
+    failures: dict[int, str],
+) -> bool:
+    """Record the outcome of one evaluation, of the future or of a call; return whether it failed."""
+    value, problem = _attempt(f, arm, future)
+    with deferred_interrupts():
+        if problem is not None:
+            failures[ticket] = problem
+        run.tell([ticket], [value], failed=problem is not None)
+    return problem is not None
+
+
 def _evaluate(
     run: Optimizer, f: Callable[[Arm], float], executor: Executor | None, failures: dict[int, str]
 ) -> list[bool]:
     """Evaluate every pending ticket and record its result; return whether each one failed."""
     tickets = sorted(run.pending.items())
-    arms = [Arm(arm, run.pool.id_of(arm), run.pool.features[arm]) for _, arm in tickets]
+    arms = [_arm_of(run, arm) for _, arm in tickets]
     futures: list[Future[float]] = []
     outcomes = []
     try:
         if executor is not None:
             futures.extend(executor.submit(f, arm) for arm in arms)
         for place, (ticket, _) in enumerate(tickets):
-            value, problem = _attempt(f, arms[place], futures[place] if futures else None)
-            with deferred_interrupts():
-                if problem is not None:
-                    failures[ticket] = problem
-                run.tell([ticket], [value], failed=problem is not None)
-            outcomes.append(problem is not None)
+            future = futures[place] if futures else None
+            outcomes.append(_told(run, ticket, arms[place], future, f, failures))
     except BaseException:
         for future in futures:
             future.cancel()
@@ -226,10 +284,16 @@ def _evaluate(
     return outcomes
 
 
-def _attempt(f: Callable[[Arm], float], arm: Arm, future: Future[float] | None) -> tuple[float, str | None]:
-    """The value of f, or NaN and the reason why there is none."""
+def _attempt(
+    f: Callable[[Arm], float], arm: Arm | None, future: Future[float] | None
+) -> tuple[float, str | None]:
+    """The value of f, or NaN and the reason why there is none; without a future, f is called with the arm."""
     try:
-        value = float(f(arm) if future is None else future.result())
+        if future is not None:
+            value = float(future.result())
+        else:
+            assert arm is not None
+            value = float(f(arm))
     except (BrokenExecutor, CancelledError):
         raise  # the trial did not fail: the executor was lost before it was evaluated
     except Exception as problem:

@@ -27,8 +27,7 @@ from manyarms.policies import Policy
 from manyarms.pool.pool import Pool
 from manyarms.posterior.history import History
 from manyarms.posterior.posterior import Posterior
-from manyarms.run import asking, checkpoint, telling
-from manyarms.run.compact_state import CompactState
+from manyarms.run import asking, telling
 from manyarms.run.context import RunContext
 from manyarms.run.feedback import with_feedback, with_oversampling
 from manyarms.run.growing import with_more_arms
@@ -41,6 +40,7 @@ from manyarms.support.validation import Floats, Ints, count, probability
 
 if TYPE_CHECKING:
     from manyarms.run.certificate import Certificate
+    from manyarms.run.compact_state import CompactState
 
 NINETY = NormalDist().inv_cdf(0.95)  # standard deviations to either side that hold 90 % of a normal variable
 
@@ -159,6 +159,7 @@ class Optimizer:
         *,
         arms: ArrayLike | None = None,
         failed: bool | Sequence[bool] = False,
+        noise_std: ArrayLike | None = None,
     ) -> None:
         """Record results, in any order. If any argument is invalid, nothing is recorded.
 
@@ -168,8 +169,10 @@ class Optimizer:
             are always indices; `Pool.index_of` finds the arm of an id that is a number.
         failed: one flag for all results or one for each, marking trials without a reward; their rewards are
             ignored.
+        noise_std: the standard deviation of the noise, one for all results or one for each, if it differs
+            from √ridge. A result has the weight ridge/noise_std² in V (theory §2.1).
         """
-        state = telling.told(self._context, self._state, tickets, rewards, arms, failed)
+        state = telling.told(self._context, self._state, tickets, rewards, arms, failed, noise_std)
         self._move(self._context, state)
 
     def forget(self, tickets: Batch | ArrayLike) -> None:
@@ -391,10 +394,14 @@ class Optimizer:
 
     def save(self, path: str | Path) -> None:
         """Write the whole run to one file at `path` (an npz archive with a JSON manifest, without pickle)."""
+        from manyarms.run import checkpoint  # imported when it is needed
+
         checkpoint.save(self._context, self._state, Path(path))
 
     def compact(self) -> CompactState:
         """The run in compact form, without arrays of the size of the pool, as campaigns store it."""
+        from manyarms.run.compact_state import CompactState
+
         return CompactState.of(self._context, self._state)
 
     @classmethod
@@ -412,4 +419,6 @@ class Optimizer:
         policy: needed only if the policy or its kernel is not one of this package.
         engine: as for a new run; it need not be the one that the run was saved on.
         """
+        from manyarms.run import checkpoint
+
         return cls.of(*checkpoint.load(Path(path), pool, policy, engine))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from manyarms.errors import InvalidParameterError, InvalidRewardError
-from manyarms.support.validation import Floats, as_array, finite_rewards
+from manyarms.support.validation import Floats, as_array, finite_rewards, positive
 
 Flags = NDArray[np.bool_]
 
@@ -22,16 +22,28 @@ class ToldResult:
     order: tuple[int, int]
     arm: int
     utility: float  # the reward, or its negative where rewards are minimised
+    weight: float = 1.0  # λ/noise² of this result, 1 if its noise is the policy's
 
     def to_plain(self) -> list[Any]:
-        """The result as a list of four numbers."""
-        return [*self.order, self.arm, self.utility]
+        """The result as a list of four numbers, or five if it has a weight of its own."""
+        return [*self.order, self.arm, self.utility, *([] if self.weight == 1.0 else [self.weight])]
 
     @classmethod
     def from_plain(cls, plain: Sequence[Any]) -> ToldResult:
         """The result that `to_plain` wrote."""
-        kind, number, arm, utility = plain
-        return cls((kind, number), arm, utility)
+        kind, number, arm, utility, *weight = plain
+        return cls((kind, number), arm, utility, *weight)
+
+
+def noise_weights(noise_std: ArrayLike | None, ridge: float | None, expected: int) -> Floats:
+    """λ/noise² of each of the expected results, from one standard deviation for all or one for each."""
+    if noise_std is None or ridge is None:
+        return np.ones(expected)
+    given = as_array("noise_std", noise_std)
+    if given.shape not in ((), (expected,)):
+        raise InvalidParameterError("noise_std", noise_std, f"one positive number, or {expected} of them")
+    stds = np.array([positive("noise_std", std) for std in given.reshape(-1).tolist()])
+    return np.broadcast_to(ridge / stds**2, (expected,)).copy()
 
 
 def failure_flags(failed: bool | Sequence[bool], expected: int) -> Flags:

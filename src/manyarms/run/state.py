@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from manyarms.choice.elimination import Elimination
 from manyarms.learning import learn
 from manyarms.posterior.history import History
 from manyarms.run.belief import Belief
@@ -29,6 +30,7 @@ class RunState:
 
     `history` holds all recorded rewards as utilities (larger is better), and `waiting` those of them that the
     belief has not been conditioned on yet. `design` is the initial design, or None before it is drawn.
+    `elimination` holds the active arms and the present batch of BPE, None for every other policy.
     `n_unasked` counts results that were recorded without a ticket. `n_batches` and `n_feedbacks` address the
     random streams of the next ask and the next feedback. `encoded_arms` and `modelled_arms` are the numbers
     of arms that the pool had when its features were prepared and when the model was learned, so that a saved
@@ -43,6 +45,7 @@ class RunState:
     trace: Trace = Trace()  # noqa: RUF009  (frozen)
     waiting: tuple[ToldResult, ...] = ()
     design: tuple[int, ...] | None = None
+    elimination: Elimination | None = None
     n_unasked: int = 0
     n_batches: int = 0
     n_feedbacks: int = 0
@@ -71,18 +74,20 @@ class RunState:
             "tickets": self.tickets.to_plain(),
             "waiting": [result.to_plain() for result in self.waiting],
             "design": None if self.design is None else list(self.design),
+            "elimination": None if self.elimination is None else self.elimination.to_plain(),
             **{name: getattr(self, name) for name in _COUNTERS},
         }
 
     def with_progress(self, plain: Mapping[str, Any]) -> RunState:
         """The state with everything that `progress_to_plain` wrote."""
-        design = plain["design"]
+        design, elimination = plain["design"], plain.get("elimination")
         return replace(
             self,
             history=History.from_plain(plain["history"], self.history.n_arms),
             tickets=Tickets.from_plain(plain["tickets"]),
             waiting=tuple(ToldResult.from_plain(result) for result in plain["waiting"]),
             design=None if design is None else tuple(design),
+            elimination=None if elimination is None else Elimination.from_plain(elimination),
             **{name: plain[name] for name in _COUNTERS},
         )
 

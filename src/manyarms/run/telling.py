@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manyarms.errors import InvalidParameterError
+from manyarms.policies import BPE
 from manyarms.run.context import RunContext
-from manyarms.run.results import ToldResult, failure_flags, reward_values
+from manyarms.run.results import ToldResult, failure_flags, noise_weights, reward_values
 from manyarms.run.state import RunState
 from manyarms.run.tickets import as_tickets
 from manyarms.support.frozen import changed
@@ -23,6 +24,7 @@ def told(
     rewards: ArrayLike | None = None,
     arms: Any = None,
     failed: bool | Sequence[bool] = False,
+    noise_std: ArrayLike | None = None,
 ) -> RunState:
     """The state with the results of these tickets or, with `arms`, of pulls without a ticket."""
     if (tickets is None) == (arms is None):
@@ -37,10 +39,15 @@ def told(
     flags = failure_flags(failed, len(owners))
     values = reward_values(rewards, flags)
     utilities = context.sign * values
+    _check_noise(context, noise_std)
+    weights = noise_weights(noise_std, context.policy.ridge, len(owners)).tolist()
     measured = np.flatnonzero(~flags)
     kind = 1 if named is None else 0
     order = range(state.n_unasked, state.n_unasked + len(owners)) if named is None else named
-    new = tuple(ToldResult((kind, order[i]), int(owners[i]), float(utilities[i])) for i in measured.tolist())
+    new = tuple(
+        ToldResult((kind, order[i]), int(owners[i]), float(utilities[i]), weights[i])
+        for i in measured.tolist()
+    )
     still_due = state.tickets if named is None else state.tickets.settled(named)
     return changed(
         state,
@@ -50,3 +57,13 @@ def told(
         waiting=state.waiting + new,
         n_unasked=state.n_unasked + (len(owners) if named is None else 0),
     )
+
+
+def _check_noise(context: RunContext, noise_std: ArrayLike | None) -> None:
+    """The noise of single results is used where the model is given and all results enter V together."""
+    if noise_std is None:
+        return
+    if context.prepared is not None:
+        raise InvalidParameterError("noise_std", noise_std, "left out, because the noise is learned")
+    if isinstance(context.policy, BPE):
+        raise InvalidParameterError("noise_std", noise_std, "left out with BPE, which weighs results equally")
