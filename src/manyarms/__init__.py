@@ -38,18 +38,29 @@ from manyarms.policies import (
 from manyarms.pool.pool import Pool
 from manyarms.posterior.history import History
 from manyarms.posterior.posterior import Posterior
+from manyarms.run.best import Best
+from manyarms.run.domains import register as register_domain
 from manyarms.run.maximize import Arm, Result, maximize, minimize
-from manyarms.run.optimizer import Best, Optimizer
+from manyarms.run.optimizer import Optimizer
 from manyarms.run.trace import Batch, BatchRecord
 
 if TYPE_CHECKING:
+    from manyarms.continuous.box import Box
+    from manyarms.continuous.optimizer import BoxOptimizer
     from manyarms.run.certificate import Certificate
 
 __version__ = "0.1.0"
 
 
+register_domain("box", lambda: import_module("manyarms.continuous.optimizer").BoxOptimizer)
+
+
 def __getattr__(name: str) -> Any:
     """Import agents, plots, problems and the classes of larger packages when they are first used."""
+    if name == "Box":
+        return import_module("manyarms.continuous.box").Box
+    if name == "BoxOptimizer":
+        return import_module("manyarms.continuous.optimizer").BoxOptimizer
     if name in ("agents", "plots", "problems"):
         return import_module(f"manyarms.{name}")
     if name == "connect":
@@ -82,6 +93,8 @@ __all__ = [
     "Batch",
     "BatchRecord",
     "Best",
+    "Box",
+    "BoxOptimizer",
     "Campaign",
     "Certificate",
     "ContextualBandit",

@@ -10,6 +10,7 @@ from manyarms.kernels.base import KernelLike
 from manyarms.kernels.combine import Product, Scale, Sum
 from manyarms.kernels.hamming import Hamming
 from manyarms.kernels.linear import Linear
+from manyarms.kernels.log_features import LogFeatures
 from manyarms.kernels.on_columns import OnColumns
 from manyarms.kernels.stationary import RBF, Matern
 from manyarms.kernels.tanimoto import Tanimoto
@@ -30,6 +31,8 @@ def describe(kernel: KernelLike) -> dict[str, Any]:
         return {"kernel": "Scale", "of": describe(kernel.kernel), "variance": kernel.variance}
     if isinstance(kernel, OnColumns):
         return {"kernel": "OnColumns", "of": describe(kernel.kernel), "columns": list(kernel.columns)}
+    if isinstance(kernel, LogFeatures):
+        return {"kernel": "LogFeatures", "of": describe(kernel.kernel), "columns": list(kernel.columns)}
     return {"kernel": "custom", "is": repr(kernel)}
 
 
@@ -48,6 +51,8 @@ def from_description(description: dict[str, Any]) -> KernelLike:
         return Scale(from_description(settings["of"]), settings["variance"])
     if name == "OnColumns":
         return OnColumns(from_description(settings["of"]), settings["columns"])
+    if name == "LogFeatures":
+        return LogFeatures(from_description(settings["of"]), settings["columns"])
     raise InvalidKernelError(f"{description.get('is', name)} is not a kernel of this package")
 
 

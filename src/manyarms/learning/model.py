@@ -116,21 +116,25 @@ def model_from(description: dict[str, Any]) -> LearnedModel:
     )
 
 
-def should_refit(model: LearnedModel, history: History, growth: float = MIDRANGE_GROWTH) -> bool:
+def should_refit(
+    model: LearnedModel, history: History, growth: float = MIDRANGE_GROWTH, *, everywhere: bool = False
+) -> bool:
     """Whether the model should be learned again: it has many new results, or one that it cannot represent.
 
     True when the number of different arms, or of pulls, has doubled since the last fit. If that fit had a
     number of arms within `MIDRANGE_ARMS`, growth by a factor of `growth` is enough: a model of half the
     results proposes arms where the best ones used to be. Above that range a fit uses no more arms than
-    before. True also for a new arm when the last fit had fewer than MIN_ARMS, when the rewards were all equal
-    and now differ, and when an average lies far outside the range of the transform, which extrapolates
-    linearly there: one outlier would outweigh all other results until the next fit.
+    before. With `everywhere`, `growth` decides whatever the number of arms. True also for a new arm
+    when the last fit had fewer than MIN_ARMS, when the rewards were all equal and now differ, and when an
+    average lies far outside the range of the transform, which extrapolates linearly there: one outlier would
+    outweigh all other results until the next fit.
     """
     if model.n_unique < MIN_ARMS and len(history) > model.n_unique:
         return True
     if model.outcome == PRIOR and isinstance(model.transform, Standardised) and _rewards_differ(history):
         return True
-    growth = growth if MIDRANGE_ARMS[0] <= model.n_unique < MIDRANGE_ARMS[1] else GROWTH
+    if not everywhere and not MIDRANGE_ARMS[0] <= model.n_unique < MIDRANGE_ARMS[1]:
+        growth = GROWTH
     more_arms = len(history) >= max(growth * model.n_unique, MIN_ARMS)
     more_pulls = len(history) > 0 and history.pulls >= growth * model.n_pulls
     return more_arms or more_pulls or _far_outside(model, history)
@@ -158,10 +162,10 @@ def learn(
 ) -> LearnedModel:
     """Learn a model from the results so far; too few results are not an error but an assumption.
 
-    `rewards` is the kind of transform (`fit_transforms`). `previous` is returned again, with a sentence that
-    says so, when no covariance could be evaluated on the new data.
+    `rewards` is the kind of transform (`fit_transforms`), by default that of `prepared`. `previous` is
+    returned again, with a sentence that says so, when no covariance could be evaluated on the new data.
     """
-    transforms, notes = fit_transforms(history, rewards)
+    transforms, notes = fit_transforms(history, prepared.rewards if rewards == "auto" else rewards)
     scales = [targets(history, transform) for transform in transforms]
     notes = (*prepared.assumptions, *notes)
     if len(history) < MIN_ARMS or np.ptp(scales[0].means) < SMALLEST_DIFFERENCE:

@@ -28,7 +28,8 @@ class Prepared:
     which columns share a length-scale when each feature has its own (−1: a constant column). `encode` maps
     the user's features of further arms to those of `pool`. `assumptions` are sentences for the user.
     `n_levels` is the number of levels of a column whose few unevenly spaced values were replaced by level
-    numbers, and 0 for any other column.
+    numbers, and 0 for any other column. `rewards` is the kind of transform to learn (`fit_transforms`), and
+    `growth` the growth of arms or pulls after which the model is learned again (`should_refit`).
     """
 
     pool: Pool
@@ -37,6 +38,8 @@ class Prepared:
     encode: Encode
     assumptions: tuple[str, ...]
     n_levels: tuple[int, ...] = ()
+    rewards: str = "auto"
+    growth: float | None = None
 
     @property
     def dimension(self) -> int:

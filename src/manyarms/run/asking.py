@@ -50,6 +50,24 @@ def request(
     context: RunContext, state: RunState, n: int | None, at_most: int | None, eligible: Any
 ) -> BatchRequest:
     """The request described by the arguments of `Optimizer.ask`, checked against budget and pool."""
+    limit, exactly, final = requested_size(context, state, n, at_most)
+    allowed = eligibility(
+        context.pool,
+        state.history,
+        state.tickets,
+        repeats=context.repeats,
+        max_failures=context.max_failures,
+        eligible=eligible,
+        size=limit if exactly and limit is not None else 1,
+    )
+    allowed.check(limit, exactly)
+    return BatchRequest(limit, exactly, allowed, final)
+
+
+def requested_size(
+    context: RunContext, state: RunState, n: int | None, at_most: int | None
+) -> tuple[int | None, bool, bool]:
+    """The limit on a batch's size, whether it is exact, and whether such a batch uses up the budget."""
     if n is not None and at_most is not None:
         raise InvalidParameterError("at_most", at_most, "left out when exactly n arms are asked for")
     exactly = n is not None
@@ -63,17 +81,7 @@ def request(
         )
     if context.budget is not None:
         limit = int(left) if limit is None else min(limit, int(left))
-    allowed = eligibility(
-        context.pool,
-        state.history,
-        state.tickets,
-        repeats=context.repeats,
-        max_failures=context.max_failures,
-        eligible=eligible,
-        size=limit if exactly and limit is not None else 1,
-    )
-    allowed.check(limit, exactly)
-    return BatchRequest(limit, exactly, allowed, final=exactly and limit == left)
+    return limit, exactly, exactly and limit == left
 
 
 def asked(context: RunContext, state: RunState, wanted: BatchRequest) -> tuple[RunState, Batch]:
@@ -82,7 +90,16 @@ def asked(context: RunContext, state: RunState, wanted: BatchRequest) -> tuple[R
     state = _with_design(context, with_feedback(context, state), wanted.limit if wanted.exactly else None)
     state = with_elimination(context, state, wanted.exactly)
     width = state.belief.width()
-    filled = _filled(context, state, wanted, width)
+    return handed_out(context, state, _filled(context, state, wanted, width), width, started)
+
+
+def handed_out(
+    context: RunContext, state: RunState, filled: FilledBatch, width: float, started: float
+) -> tuple[RunState, Batch]:
+    """The state with tickets for a batch that was chosen with this width, and the batch.
+
+    `started` is the value of `time.perf_counter` when it was asked for.
+    """
     later, issued = state.tickets.issued(filled.arms)
     arms, tickets = np.array(filled.arms, dtype=np.int64), np.array(issued, dtype=np.int64)
     read_only(arms)  # the trace and the caller share these

@@ -8,13 +8,13 @@ file intact. (`compact_state.py` has the other form: a run without arrays of the
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from manyarms.engines.base import Engine
 from manyarms.errors import CheckpointError, ManyarmsError, OutputError
-from manyarms.learning import model_from
+from manyarms.learning import Prepared, model_from
 from manyarms.policies import Policy
 from manyarms.policies.plain import matching_policy, policy_from_plain, policy_to_plain
 from manyarms.pool.pool import Pool
@@ -28,10 +28,10 @@ from manyarms.support.output_files import replacing
 FORMAT, VERSION = "manyarms run", 4  # 3 had no digest, 2 stored the positions of random streams
 
 
-def save(context: RunContext, state: RunState, path: Path) -> None:
+def save(context: RunContext, state: RunState, path: Path, domain: Mapping[str, Any] | None = None) -> None:
     """Write the run. The previous saved run at `path` is kept until the new one is complete.
 
-    A file that is not a saved run is not replaced.
+    `domain` describes a domain other than a pool. A file that is not a saved run is not replaced.
     """
     plain = {
         "format": FORMAT,
@@ -39,6 +39,7 @@ def save(context: RunContext, state: RunState, path: Path) -> None:
         "pool": context.pool.to_plain(),
         **context_to_plain(context),
         "state": state.to_plain(),
+        **({} if domain is None else {"domain": domain}),
     }
     if path.is_file() and not _is_replaceable(path):
         raise CheckpointError(f"{path}: cannot be written: the file exists and is not a saved run")
@@ -60,14 +61,26 @@ def _is_replaceable(path: Path) -> bool:
         return False
 
 
-def load(
-    path: Path, pool: Pool | None, policy: Policy | None, engine: Engine | None = None
-) -> tuple[RunContext, RunState]:
-    """Read a run that `save` wrote; everything is checked before it is used."""
+def read(path: Path) -> dict[str, Any]:
+    """The contents of a file that `save` wrote."""
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file")
     with open(path, "rb") as stream:
-        plain = read_archive(stream, str(path), FORMAT, VERSION, older={3: unchanged})
+        return read_archive(stream, str(path), FORMAT, VERSION, older={3: unchanged})
+
+
+def restored(
+    plain: Mapping[str, Any],
+    path: Path,
+    pool: Pool | None,
+    policy: Policy | None,
+    engine: Engine | None = None,
+    prepare: Callable[[Pool], Prepared] | None = None,
+) -> tuple[RunContext, RunState]:
+    """The run in these contents of a file; everything is checked before it is used.
+
+    `prepare` replaces the usual preparation of the features for a learned model.
+    """
     try:
         pool = Pool.from_plain(plain["pool"], pool, str(path))
         if policy is None:
@@ -75,7 +88,7 @@ def load(
         else:
             fitted = policy if policy.kernel == "auto" else policy.on(pool)
             policy = matching_policy(fitted, plain["policy"], str(path))
-        context, state = started(pool, policy, plain, engine)
+        context, state = started(pool, policy, plain, engine, prepare)
         return context, state.from_plain(plain["state"])
     except ManyarmsError:
         raise
@@ -89,7 +102,11 @@ def context_to_plain(context: RunContext) -> dict[str, Any]:
 
 
 def started(
-    pool: Pool, policy: Policy, plain: Mapping[str, Any], engine: Engine | None = None
+    pool: Pool,
+    policy: Policy,
+    plain: Mapping[str, Any],
+    engine: Engine | None = None,
+    prepare: Callable[[Pool], Prepared] | None = None,
 ) -> tuple[RunContext, RunState]:
     """The initial state of a saved run under its last model, with the arms that were added during the run.
 
@@ -99,7 +116,8 @@ def started(
     saved = plain["state"]
     first, then = saved["encoded_arms"], saved["modelled_arms"]
     begun = pool if first == pool.n_arms else pool.first(first)
-    context = RunContext.checked(begun, policy, **plain["settings"], engine=engine)
+    prepared = prepare(begun) if prepare is not None and policy.kernel == "auto" else None
+    context = RunContext.checked(begun, policy, **plain["settings"], engine=engine, prepared=prepared)
     state = RunState.initial(context)
     if then > first:
         context, state = with_more_arms(context, state, pool.first(then))

@@ -44,7 +44,7 @@ class RunContext:
     @classmethod
     def checked(
         cls,
-        pool: Pool,
+        pool: Any,
         policy: Policy | None,
         seed: int,
         *,

@@ -12,7 +12,7 @@ import numpy as np
 
 from manyarms.choice.widths import guess_and_double
 from manyarms.errors import InvalidParameterError
-from manyarms.learning import Targets, learn, should_refit
+from manyarms.learning import LearnedModel, Targets, learn, should_refit
 from manyarms.policies import Sparse
 from manyarms.pool.pool import Pool
 from manyarms.posterior.history import History, grouped
@@ -39,7 +39,7 @@ def with_feedback(context: RunContext, state: RunState) -> RunState:
     if not state.waiting:
         return state
     belief, modelled_arms = state.belief, state.modelled_arms
-    if belief.model is not None and should_refit(belief.model, state.history):
+    if belief.model is not None and _is_refit_due(context, belief.model, state.history):
         belief, modelled_arms = relearned(context, belief, state.history), context.pool.n_arms
     else:
         waiting = sorted(state.waiting, key=lambda result: result.order)
@@ -50,6 +50,15 @@ def with_feedback(context: RunContext, state: RunState) -> RunState:
         belief = conditioned(belief, arms, values, weights, rng)
     return changed(
         state, belief=belief, waiting=(), modelled_arms=modelled_arms, n_feedbacks=state.n_feedbacks + 1
+    )
+
+
+def _is_refit_due(context: RunContext, model: LearnedModel, history: History) -> bool:
+    growth = None if context.prepared is None else context.prepared.growth
+    return (
+        should_refit(model, history)
+        if growth is None
+        else should_refit(model, history, growth, everywhere=True)
     )
 
 

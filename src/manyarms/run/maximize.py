@@ -19,7 +19,9 @@ from manyarms.errors import (
 )
 from manyarms.policies import AsyncTS, Policy
 from manyarms.pool.pool import Pool
-from manyarms.run.optimizer import Best, Optimizer
+from manyarms.run.best import Best
+from manyarms.run.domains import Domain
+from manyarms.run.optimizer import Optimizer
 from manyarms.support.interrupts import deferred_interrupts
 from manyarms.support.validation import Floats, Ints, count, non_negative
 
@@ -64,7 +66,7 @@ Progress = Callable[[int, int, Optimizer], None]
 
 def maximize(
     f: Callable[[Arm], float],
-    pool: Pool,
+    pool: Pool | Domain,
     budget: int,
     policy: Policy | None = None,
     seed: int = 0,
@@ -80,7 +82,7 @@ def maximize(
     f: the objective. It is called with an `Arm` and returns the reward. An exception, or a value that is
         not a finite number, counts as a failed pull, and the run continues; if a whole batch and the last
         20 pulls all failed, `AllFailedError` is raised with the result so far.
-    pool: the candidates.
+    pool: the candidates, or a `Box` of points.
     budget: the number of evaluations, including failed ones.
     policy: the algorithm; None is the default policy.
     seed: the random seed.
@@ -103,7 +105,7 @@ def maximize(
 
 def minimize(
     f: Callable[[Arm], float],
-    pool: Pool,
+    pool: Pool | Domain,
     budget: int,
     policy: Policy | None = None,
     seed: int = 0,
@@ -124,7 +126,7 @@ def minimize(
 
 
 def _new_or_resumed(
-    pool: Pool, budget: int, policy: Policy | None, seed: int, resume: Result | None, *,
+    pool: Pool | Domain, budget: int, policy: Policy | None, seed: int, resume: Result | None, *,
     minimize: bool, **settings: Any,
 ) -> tuple[Optimizer, dict[int, str]]:  # fmt: skip
     """A new run or the one to be resumed, and its failures so far."""
@@ -132,7 +134,7 @@ def _new_or_resumed(
     if resume is None:
         return Optimizer(pool, policy, seed, budget=budget, minimize=minimize, **settings), {}
     run = resume.optimizer
-    if policy is not None or settings or pool is not run.pool or minimize != run.context.minimize:
+    if policy is not None or settings or pool is not run.domain or minimize != run.context.minimize:
         rule = "given with the same pool and goal and no other settings"
         raise InvalidParameterError("resume", "another pool, goal or settings", rule)
     run.budget = budget

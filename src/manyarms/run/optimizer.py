@@ -8,8 +8,8 @@ the order in which results are recorded, nor on calls of `predict` or `best` in 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,9 @@ from manyarms.pool.pool import Pool
 from manyarms.posterior.history import History
 from manyarms.posterior.posterior import Posterior
 from manyarms.run import asking, telling
+from manyarms.run.best import Best
 from manyarms.run.context import RunContext
+from manyarms.run.domains import Domain, OnDomains
 from manyarms.run.feedback import with_feedback, with_oversampling
 from manyarms.run.growing import with_more_arms
 from manyarms.run.reward_scale import RewardScale
@@ -45,30 +47,10 @@ if TYPE_CHECKING:
 NINETY = NormalDist().inv_cdf(0.95)  # standard deviations to either side that hold 90 % of a normal variable
 
 
-@dataclass(frozen=True)
-class Best:
-    """The pulled arm with the best posterior mean, in the user's reward units.
-
-    `mean` and `std` are the posterior mean and standard deviation of the arm's expected reward. `lower` and
-    `upper` are the confidence interval mean ± β σ̃ or, if the model is learned, where β promises nothing, the
-    interval that holds the expected reward with probability 90 % under the model. `pulls` is the number of
-    pulls of the arm and `average` the average of its rewards.
-    """
-
-    arm: int
-    id: Any
-    mean: float
-    std: float
-    lower: float
-    upper: float
-    pulls: int
-    average: float
-
-
-class Optimizer:
+class Optimizer(OnDomains):
     """One run of a policy on a pool.
 
-    pool: the candidates.
+    pool: the candidates, or a `Box` (docs/continuous.md).
     policy: the algorithm; None is `manyarms.policies.default_policy()`.
     seed: the random seed.
     budget: the number of pulls that may be handed out; None for no limit. If the model is learned, the
@@ -90,7 +72,7 @@ class Optimizer:
 
     def __init__(
         self,
-        pool: Pool,
+        pool: Pool | Domain,
         policy: Policy | None = None,
         seed: int = 0,
         *,
@@ -112,7 +94,7 @@ class Optimizer:
     @classmethod
     def of(cls, context: RunContext, state: RunState) -> Optimizer:
         """A run with this context and state."""
-        run = cls.__new__(cls)
+        run: Optimizer = cls.__new__(cls)
         run._move(context, state)
         return run
 
@@ -373,6 +355,7 @@ class Optimizer:
             upper=float(upper[0]),
             pulls=pulls,
             average=float(history.sums[place] / pulls),
+            features=self.pool.features[arm],
         )
 
     def certificate(self) -> Certificate:
@@ -421,4 +404,12 @@ class Optimizer:
         """
         from manyarms.run import checkpoint
 
-        return cls.of(*checkpoint.load(Path(path), pool, policy, engine))
+        plain = checkpoint.read(Path(path))
+        run: Optimizer = cls.class_for(plain)._from_plain(plain, Path(path), pool, policy, engine)
+        return run
+
+    @classmethod
+    def _from_plain(cls, plain: Mapping[str, Any], path: Path, *given: Any) -> Optimizer:
+        from manyarms.run import checkpoint
+
+        return cls.of(*checkpoint.restored(plain, path, *given))

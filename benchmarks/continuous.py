@@ -1,0 +1,196 @@
+"""Boxes: the best value found against BoTorch and Optuna, the regret against a fine grid, the time per step.
+
+A peer that is not installed is reported in a row without a figure. `MANYARMS_SEEDS` sets the number of seeds
+(10); all five functions with both peers take several hours.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+import manyarms as ma
+from benchmarks import Row, at_most
+from manyarms.problems.on_boxes import BOX_PROBLEMS, BoxProblem
+
+EVALUATIONS = 200
+BAR = 1.5  # times the peer's simple regret
+
+
+def seeds(smoke: bool) -> range:
+    return range(1 if smoke else int(os.environ.get("MANYARMS_SEEDS", "10")))
+
+
+def manyarms_values(problem: BoxProblem, evaluations: int, seed: int) -> np.ndarray:
+    box = ma.Box(problem.lower, problem.upper)
+    return ma.minimize(lambda arm: problem(arm.features)[0], box, evaluations, seed=seed).rewards
+
+
+def botorch_values(problem: BoxProblem, evaluations: int, seed: int) -> np.ndarray:
+    """SingleTaskGP with its default priors, log expected improvement, 10 restarts, as in its tutorial."""
+    import torch
+    from botorch.acquisition import LogExpectedImprovement
+    from botorch.fit import fit_gpytorch_mll
+    from botorch.models import SingleTaskGP
+    from botorch.models.transforms import Standardize
+    from botorch.optim import optimize_acqf
+    from gpytorch.mlls import ExactMarginalLogLikelihood
+
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
+    d, low, side = len(problem.lower), np.array(problem.lower), np.subtract(problem.upper, problem.lower)
+    design = min(2 * (d + 1), evaluations - 1)
+    X = torch.quasirandom.SobolEngine(d, scramble=True, seed=seed).draw(design, dtype=torch.double)
+    bounds = torch.stack([torch.zeros(d), torch.ones(d)]).double()
+
+    def evaluate(places: torch.Tensor) -> torch.Tensor:
+        return torch.tensor(-problem(low + side * places.numpy()))[:, None]
+
+    Y = evaluate(X)
+    while len(X) < evaluations:
+        model = SingleTaskGP(X, Y, outcome_transform=Standardize(1))
+        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+        rule = LogExpectedImprovement(model, Y.max())
+        new, _ = optimize_acqf(rule, bounds, q=1, num_restarts=10, raw_samples=512)
+        X, Y = torch.cat([X, new]), torch.cat([Y, evaluate(new)])
+    return -Y[:, 0].numpy()
+
+
+def optuna_values(problem: BoxProblem, evaluations: int, seed: int) -> np.ndarray:
+    """Optuna's GPSampler, told that the function has no noise."""
+    import optuna
+    import torch
+
+    torch.set_num_threads(1)
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    sampler = optuna.samplers.GPSampler(seed=seed, deterministic_objective=True)
+    study, values = optuna.create_study(sampler=sampler), []
+
+    def objective(trial: optuna.Trial) -> float:
+        ends = enumerate(zip(problem.lower, problem.upper, strict=True))
+        point = [trial.suggest_float(f"x{axis}", low, high) for axis, (low, high) in ends]
+        values.append(float(problem(point)[0]))
+        return values[-1]
+
+    study.optimize(objective, n_trials=evaluations)
+    return np.array(values)
+
+
+PEERS: dict[str, Callable[[BoxProblem, int, int], np.ndarray]] = {
+    "BoTorch": botorch_values,
+    "Optuna-GP": optuna_values,
+}
+
+
+def best_values(smoke: bool) -> list[Row]:
+    """The median over the seeds of the simple regret after 200 evaluations, here and in the peers."""
+    names = ["Branin"] if smoke else list(BOX_PROBLEMS)
+    evaluations = 12 if smoke else EVALUATIONS
+    return [row for name in names for row in _compared(BOX_PROBLEMS[name], evaluations, smoke)]
+
+
+def _compared(problem: BoxProblem, evaluations: int, smoke: bool) -> list[Row]:
+    def regret(values: Callable[[BoxProblem, int, int], np.ndarray]) -> float:
+        found = [values(problem, evaluations, seed).min() - problem.minimum for seed in seeds(smoke)]
+        return float(np.median(found))
+
+    ours = regret(manyarms_values)
+    rows = [Row(f"{problem.name}: regret of manyarms", ours)]
+    for name, values in PEERS.items():
+        try:
+            theirs = regret(values)
+        except ImportError:
+            rows.append(Row(f"{problem.name}: regret of {name}", float("nan"), note="not installed"))
+            continue
+        rows += [
+            Row(f"{problem.name}: regret of {name}", theirs),
+            at_most(f"{problem.name}: manyarms / {name}", ours / theirs, BAR, "times"),
+        ]
+    return rows
+
+
+def _uniform(problem: BoxProblem, n: int) -> np.ndarray:
+    return np.random.default_rng(0).uniform(problem.lower, problem.upper, (n, len(problem.lower)))
+
+
+def against_a_fine_grid(smoke: bool) -> list[Row]:
+    """Cumulative regret of Ada-BKB over that of BKB on a grid of 101 × 101 points, with the same policy."""
+    problem, pulls = ma.problems.branin(), 30 if smoke else 500
+    side = np.linspace(0.0, 1.0, 11 if smoke else 101)
+    grid = ma.Pool(np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2))
+    rows = []
+    for width in ("auto", 2.0):
+        policy = ma.BKB(kernel=ma.RBF(0.2), noise_std=0.05, norm_bound=5.0, width=width)
+        found: dict[str, list[float]] = {"box": [], "grid": []}
+        for seed in range(1 if smoke else 5):
+            for name, domain in (("box", ma.Box([0.0, 0.0], [1.0, 1.0])), ("grid", grid)):
+                noise = np.random.default_rng(seed)
+
+                def f(arm: ma.Arm, noise: np.random.Generator = noise) -> float:
+                    return float(problem(arm.features)[0] + 0.05 * noise.normal())
+
+                result = ma.maximize(f, domain, pulls, policy, seed=seed)
+                tried = result.optimizer.pool.take(result.arms)
+                found[name].append(float((problem.maximum - problem(tried)).sum()))
+        box, on_grid = np.mean(found["box"]), np.mean(found["grid"])
+        rows += [
+            Row(f"width {width}: regret on the grid", on_grid),
+            Row(f"width {width}: regret of Ada-BKB", box),
+            Row(f"width {width}: Ada-BKB / grid", box / on_grid, "times"),
+        ]
+    return rows
+
+
+def time_per_step(smoke: bool) -> list[Row]:
+    """One ask after T noisy results of Hartmann-6, against fit and choice by BoTorch on the same results."""
+    results, problem = 60 if smoke else 5_000, BOX_PROBLEMS["Hartmann-6"]
+    X = _uniform(problem, results)
+    y = -problem(X) + 0.1 * np.random.default_rng(1).normal(size=results)
+    run = ma.Optimizer(ma.Box(problem.lower, problem.upper))
+    run.tell(points=X, rewards=y)
+    started = time.process_time()
+    batch = run.ask(1)
+    first = time.process_time() - started
+    steps = []
+    for _ in range(2 if smoke else 5):
+        run.tell(batch, -problem(run.points(batch)))
+        started = time.process_time()
+        batch = run.ask(1)
+        steps.append(time.process_time() - started)
+    ours = float(np.median(steps))
+    rows = [Row("first ask, with learning", first, "s CPU"), Row("every further ask", ours, "s CPU")]
+    try:
+        theirs = _botorch_step(X, y, 20 if smoke else None)
+    except ImportError:
+        return [*rows, Row("BoTorch: one step", float("nan"), note="not installed")]
+    note = "fit and log expected improvement"
+    bar = at_most("manyarms / BoTorch", ours / theirs, 0.01, "times")
+    return [*rows, Row("BoTorch: one step", theirs, "s CPU", note=note), bar]
+
+
+def _botorch_step(X: np.ndarray, y: np.ndarray, maxiter: int | None) -> float:
+    import torch
+    from botorch.acquisition import LogExpectedImprovement
+    from botorch.fit import fit_gpytorch_mll
+    from botorch.models import SingleTaskGP
+    from botorch.models.transforms import Standardize
+    from botorch.optim import optimize_acqf
+    from gpytorch.mlls import ExactMarginalLogLikelihood
+
+    torch.set_num_threads(1)
+    inputs, outputs = torch.tensor(X), torch.tensor(y)[:, None]
+    started = time.process_time()
+    model = SingleTaskGP(inputs, outputs, outcome_transform=Standardize(1))
+    options = {} if maxiter is None else {"optimizer_kwargs": {"options": {"maxiter": maxiter}}}
+    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model), **options)
+    bounds = torch.stack([torch.zeros(X.shape[1]), torch.ones(X.shape[1])]).double()
+    optimize = partial(optimize_acqf, bounds=bounds, q=1, num_restarts=10, raw_samples=512)
+    optimize(LogExpectedImprovement(model, outputs.max()))
+    return time.process_time() - started
+
+
+BENCHMARKS = [best_values, against_a_fine_grid, time_per_step]
