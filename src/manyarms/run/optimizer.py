@@ -31,6 +31,7 @@ from manyarms.run import asking, checkpoint, telling
 from manyarms.run.compact_state import CompactState
 from manyarms.run.context import RunContext
 from manyarms.run.feedback import with_feedback, with_oversampling
+from manyarms.run.frames import Frames
 from manyarms.run.growing import with_more_arms
 from manyarms.run.reward_scale import RewardScale
 from manyarms.run.state import RunState
@@ -65,7 +66,7 @@ class Best:
     average: float
 
 
-class Optimizer:
+class Optimizer(Frames):
     """One run of a policy on a pool.
 
     pool: the candidates.
