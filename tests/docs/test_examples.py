@@ -10,6 +10,7 @@ from tests.docs.pages import ROOT, blocks, run_page
 
 # Pages whose examples need libraries that only `make test-peers` installs (tests/peers/test_pages.py).
 IN_PEERS = {"docs/optuna.md", "docs/kernel-tuner.md"}
+QUICK = ["README.md", "docs/tour.md"]
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
     for path in [*(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
@@ -22,8 +23,14 @@ def folder(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page not in IN_PEERS])
+@pytest.mark.slow
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in {*IN_PEERS, *QUICK}])
 def test_examples_run(page: str) -> None:
+    run_page(page)
+
+
+@pytest.mark.parametrize("page", QUICK)
+def test_quick_examples_run(page: str) -> None:
     run_page(page)
 
 

@@ -59,6 +59,7 @@ class Axis:
                 return self.value(min(int(share * self.size), int(self.size) - 1))
             assert isinstance(kind, FloatDistribution)
             return float(min(max(kind.low + share * (kind.high - kind.low), kind.low), kind.high))
+        assert isinstance(kind, IntDistribution | FloatDistribution)
         half = 0.5 if isinstance(kind, IntDistribution) else 0.0
         low, high = math.log(kind.low - half), math.log(kind.high + half)
         value = min(max(math.exp(low + share * (high - low)), kind.low), kind.high)
