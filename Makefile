@@ -7,13 +7,17 @@ FLOWER := .venv-flower
 # One thread a process: the suites run on several processes, and results do not depend on the core count.
 SINGLE := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test test-slow test-peers test-flower lint bench clean
+.PHONY: demo test coverage test-slow test-peers test-flower lint bench docs wheel clean
 
 demo: $(VENV)/demo
 	@$(BIN)/manyarms demo
 
 test: $(VENV)/dev lint
 	$(SINGLE) $(BIN)/python -m pytest -q -n auto -m "not slow"
+
+# The quick tests once more, with the lines they run: build/coverage/index.html. The floor is in pyproject.toml.
+coverage: $(VENV)/dev
+	$(SINGLE) $(BIN)/python -m pytest -q -n auto -m "not slow" --cov --cov-report=term:skip-covered --cov-report=html
 
 test-slow: $(VENV)/dev
 	$(SINGLE) $(BIN)/python -m pytest -q -n auto -m slow
@@ -34,6 +38,19 @@ lint: $(VENV)/dev
 bench: $(VENV)/dev
 	$(SINGLE) $(BIN)/python -m benchmarks
 
+# The documentation site, build/docs/html/index.html; a warning or a broken link is an error.
+docs: $(VENV)/docs
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/docs/html
+	$(BIN)/python -m sphinx -W --keep-going -q -b linkcheck docs build/docs/links
+
+# A wheel and a source archive in dist/, installed and tried in an empty environment.
+wheel:
+	rm -rf dist build/wheel && $(PYTHON) -m venv build/wheel/build && $(PYTHON) -m venv build/wheel/use
+	build/wheel/build/bin/python -m pip install --quiet --disable-pip-version-check build
+	build/wheel/build/bin/python -m build --outdir dist .
+	build/wheel/use/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	cd build/wheel && use/bin/manyarms --version && use/bin/python -I -m manyarms.demo
+
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
@@ -53,6 +70,9 @@ $(PEERS)/peers: pyproject.toml
 $(FLOWER)/flower: pyproject.toml
 	$(PYTHON) -m venv $(FLOWER)
 	$(FLOWER)/bin/python -m pip install --quiet --disable-pip-version-check -e ".[flower]" "pytest>=8.0"
+
+$(VENV)/docs: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"
 	@touch $@
 
 clean:

@@ -14,7 +14,7 @@ import manyarms
 
 ROOT = Path(__file__).resolve().parents[2]
 PAPERS = [
-    "Scaling parallel Gaussian process optimization with adaptive batching and resparsification",
+    "Near-linear time Gaussian process optimization with adaptive batching and resparsification",
     "Gaussian Process Optimization with Adaptive Sketching: Scalable and No Regret",
     "Scalable Thompson Sampling using Sparse Gaussian Process Models",
     "Order-Optimal Regret in Distributed Kernel Bandits using Uniform Sampling with Shared Randomness",

@@ -2,18 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manyarms.errors import InvalidFeaturesError, MissingExtraError, shown
+from manyarms.errors import InvalidFeaturesError, InvalidParameterError, MissingExtraError, shown
 from manyarms.pool.arrays import NUMBERS, joined_columns
+
+FRAME_LIBRARIES = ("pandas", "polars")
 
 
 def is_frame(features: Any) -> bool:
     """True for pandas and polars frames (anything with named columns that is not an array)."""
     return hasattr(type(features), "columns") and not isinstance(features, np.ndarray)
+
+
+def library_of(frame: Any) -> str | None:
+    """The library that a frame comes from, "pandas" or "polars"; None for any other."""
+    name = type(frame).__module__.partition(".")[0]
+    return name if name in FRAME_LIBRARIES else None
+
+
+def to_frame(columns: Mapping[str, Any], library: str | None = None) -> Any:
+    """A frame with these columns in "pandas" or "polars"; None is the one that is installed, pandas first."""
+    try:
+        import narwhals as nw
+    except ImportError:
+        raise MissingExtraError("narwhals", "frames", "a data frame") from None
+    wanted = FRAME_LIBRARIES if library is None else (library,)
+    if library is not None and library not in FRAME_LIBRARIES:
+        raise InvalidParameterError("library", library, "'pandas' or 'polars'")
+    for name in wanted:
+        if find_spec(name) is not None:
+            return nw.from_dict(dict(columns), backend=import_module(name)).to_native()
+    raise MissingExtraError(" or ".join(wanted), "frames", "a data frame")
 
 
 def from_frame(frame: Any, id_column: str | None) -> tuple[NDArray[Any], Any, list[str]]:

@@ -47,7 +47,7 @@ def parameter_features(rows: Sequence[Mapping[str, Any]]) -> tuple[NDArray[Any],
 
 def _columns(name: str, values: list[Any]) -> dict[str, list[Any]]:
     """The columns of one parameter, by name."""
-    numbers = [_number(value) for value in values]
+    numbers = [number_or_none(value) for value in values]
     if all(number is not None for number in numbers):
         return {name: numbers}
     positions = _positions(values)
@@ -61,7 +61,7 @@ def _columns(name: str, values: list[Any]) -> dict[str, list[Any]]:
     return {name: filled, f"{name} (kind)": _labelled(kinds)}
 
 
-def _number(value: Any) -> float | None:
+def number_or_none(value: Any) -> float | None:
     """The value as a finite float; None if it is not a number."""
     if not isinstance(value, Real | np.bool_):
         return None
@@ -76,7 +76,7 @@ def _positions(values: list[Any]) -> list[tuple[float, ...]] | None:
     """Tuples of numbers, transposed; None if the values are anything else."""
     if not all(isinstance(value, tuple | list) and len(value) == len(values[0]) > 0 for value in values):
         return None
-    rows = [[_number(item) for item in value] for value in values]
+    rows = [[number_or_none(item) for item in value] for value in values]
     if any(item is None for row in rows for item in row):
         return None
     return list(zip(*rows, strict=True))

@@ -24,7 +24,7 @@ from manyarms.errors import (
     shown,
 )
 from manyarms.pool.arrays import as_features, as_objects, row_blocks
-from manyarms.pool.frames import from_frame, is_frame
+from manyarms.pool.frames import from_frame, is_frame, library_of
 from manyarms.support.validation import Ints, arm_index, arm_indices, count, inexact_integer, is_missing
 
 DEFAULT_MAX_MEMORY = 512 * 2**20
@@ -54,7 +54,9 @@ class Pool:
         names: Sequence[str] | None = None,
         max_memory: int = DEFAULT_MAX_MEMORY,
     ) -> None:
+        self.frame_library: str | None = None  # of the frame that the features come from
         if is_frame(features):
+            self.frame_library = library_of(features)
             features, column_ids, names = from_frame(features, ids if isinstance(ids, str) else None)
             ids = column_ids if isinstance(ids, str) else ids
         self.features: NDArray[Any] = as_features(features, names)
@@ -199,7 +201,9 @@ class Pool:
         joined = np.concatenate([self.features, _fitting(features, self.features)])
         if ids is not None:
             ids = [*self.ids, *_checked_ids(ids, len(joined) - self.n_arms)]
-        return Pool(joined, ids, names=self.names, max_memory=self.max_memory)
+        grown = Pool(joined, ids, names=self.names, max_memory=self.max_memory)
+        grown.frame_library = self.frame_library
+        return grown
 
     def to_plain(self) -> dict[str, Any]:
         """Features, ids and names; without the features where they are Python objects."""

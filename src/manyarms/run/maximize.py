@@ -60,6 +60,10 @@ class Result:
         """The pulled arm with the best posterior mean."""
         return self.optimizer.best()
 
+    def to_frame(self, *, library: str | None = None) -> Any:
+        """The trials as a pandas or polars frame, one row each; see `Optimizer.to_frame` for other frames."""
+        return self.optimizer.to_frame(library=library)
+
 
 Progress = Callable[[int, int, Optimizer], None]
 

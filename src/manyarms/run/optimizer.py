@@ -32,6 +32,7 @@ from manyarms.run.best import Best
 from manyarms.run.context import RunContext
 from manyarms.run.domains import Domain, OnDomains
 from manyarms.run.feedback import with_feedback, with_oversampling
+from manyarms.run.frames import Frames
 from manyarms.run.growing import with_more_arms
 from manyarms.run.reward_scale import RewardScale
 from manyarms.run.state import RunState
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 NINETY = NormalDist().inv_cdf(0.95)  # standard deviations to either side that hold 90 % of a normal variable
 
 
-class Optimizer(OnDomains):
+class Optimizer(OnDomains, Frames):
     """One run of a policy on a pool.
 
     pool: the candidates, or a `Box` (docs/continuous.md).
