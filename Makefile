@@ -48,7 +48,7 @@ wheel:
 	rm -rf dist build/wheel && $(PYTHON) -m venv build/wheel/build && $(PYTHON) -m venv build/wheel/use
 	build/wheel/build/bin/python -m pip install --quiet --disable-pip-version-check build
 	build/wheel/build/bin/python -m build --outdir dist .
-	build/wheel/use/bin/python -m pip install --quiet --disable-pip-version-check dist/*.whl
+	build/wheel/use/bin/python -m pip install --quiet --disable-pip-version-check "$$(echo dist/*.whl)[plots]"
 	cd build/wheel && use/bin/manyarms --version && use/bin/python -I -m manyarms.demo
 
 $(VENV)/bin/python:
