@@ -15,6 +15,7 @@ from distributed import Client, LocalCluster
 
 import manyarms as ma
 from manyarms.engines import Dask, Local
+from manyarms.engines.dask import ShardHost
 from manyarms.engines.dask_cluster import Cluster
 from manyarms.errors import EngineError, InvalidParameterError, SchedulerLostError
 from tests.engines.campaigns import Search
@@ -43,7 +44,7 @@ def test_a_shard_that_forgot_everything_is_told_again(client: Client) -> None:
     arms = search.step(opt, 3) + search.step(opt, 3)
     shards = shards_of(opt)
     before = list(shards._actors)
-    shards._actors[1] = shards._cluster.actors([shards.homes[1]])[0]  # an actor without its shard
+    shards._actors[1] = shards._cluster.actors(ShardHost, [shards.homes[1]])[0]  # an actor without its shard
     arms += search.step(opt, 3)
     assert arms == expected
     assert shards._actors[1] is not before[1]

@@ -211,7 +211,8 @@ class DaskShards:
         waiting, losses = list(which), 0
         while waiting:
             self._choose_homes(waiting)
-            for i, actor in zip(waiting, self._cluster.actors(self._homes[i] for i in waiting), strict=True):
+            homes = [self._homes[i] for i in waiting]
+            for i, actor in zip(waiting, self._cluster.actors(ShardHost, homes), strict=True):
                 self._actors[i] = actor
             sent = []
             for i in waiting:

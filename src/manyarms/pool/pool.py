@@ -7,6 +7,7 @@ import hashlib
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -82,9 +83,11 @@ class Pool:
         from manyarms.pool.tables import read_table
 
         if is_several(path) and not form:
-            from manyarms.pool.partitioned import PartitionedPool
-
-            return PartitionedPool(path, id, features, max_memory=max_memory)
+            partitioned = import_module(
+                "manyarms.pool.partitioned"
+            ).PartitionedPool  # inherits from this class
+            several: Pool = partitioned(path, id, features, max_memory=max_memory)
+            return several
         table = read_table(path, id=id, features=features, **form)
         try:
             return cls(table.features, table.ids, names=table.names, max_memory=max_memory)

@@ -265,7 +265,8 @@ def _files(path: str) -> tuple[Any, list[str]]:
 def _numpy_kind(kind: Any, types: Any) -> np.dtype[Any]:
     """The type of a column in memory; texts are refused when they are read."""
     if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
-        return np.dtype(kind.to_pandas_dtype())
+        dtype: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
+        return dtype
     return np.dtype(np.float64)
 
 
