@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from manyarms.errors import InvalidFeaturesError
 from manyarms.kernels import KernelLike
 from manyarms.learning.kernel_families import Family, StationaryFamily
-from manyarms.pool.partitioned import PartitionedPool
 from manyarms.pool.pool import Pool
 
 MAX_LENGTH_SCALES = 256  # with more features they share one; a comparison takes an evaluation for each
@@ -80,8 +79,5 @@ def takes(kernel: KernelLike, features: Any) -> bool:
 
 
 def transformed_pool(pool: Pool, encode: Encode) -> Pool:
-    """The same arms with the features `encode` gives, computed block by block."""
-    if isinstance(pool, PartitionedPool):
-        return pool.encoded(encode)
-    parts = [encode(block) for _, block in pool.blocks(bytes_per_arm=24 * pool.n_features)]
-    return Pool(np.concatenate(parts), pool.ids if pool.has_ids else None, max_memory=pool.max_memory)
+    """The same arms with the features `encode` gives."""
+    return pool.encoded(encode)
