@@ -9,7 +9,7 @@ from manyarms.engines.call_log import CallLog
 
 START = Keeps("version", 0)
 NEXT = Keeps("version", 1, (("version", 0),))
-REBUILD = Keeps("version", 1, (("version", 0),), begins=True)
+REBUILD = Keeps("version", 1, (("version", 0),), begins=lambda args: args[2] != "keeps columns")
 PLACE = Keeps("placed", 0)
 NOTE = Keeps("version", 1, (("placed", 2),))
 
@@ -48,6 +48,14 @@ def test_a_rebuild_needs_the_start_of_its_chain_only() -> None:
     log.forget("version", 3)
     assert replayed(log) == [("start", 1), ("rebuild", 1, 4, "smaller")]
     assert len(log) == 2
+
+
+def test_a_rebuild_that_keeps_columns_needs_what_made_them() -> None:
+    log = log_of(
+        (START, "start", (1,)), (NEXT, "advance", (1, 2)), (REBUILD, "rebuild", (2, 3, "keeps columns"))
+    )
+    log.forget("version", 2)
+    assert [call[0] for call in replayed(log)] == ["start", "advance", "rebuild", "forget"]
 
 
 def test_a_branch_that_is_not_in_use_is_not_repeated() -> None:

@@ -50,14 +50,21 @@ class Keeps:
     kind: str
     makes: int  # the number of what the call makes or changes
     reads: tuple[tuple[str, int], ...] = ()  # what has to exist with its present contents
-    begins: bool = False  # the call reads only what the first call of the chain made, not the state between
+    begins: Callable[[tuple[Any, ...]], bool] | None = None
+
+    def restarts(self, args: tuple[Any, ...]) -> bool:
+        """Whether the call reads only what the first call of its chain made, and nothing made in between."""
+        return self.begins is not None and self.begins(args)
 
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def keeps(
-    kind: str, makes: int, reads: tuple[tuple[str, int], ...] = (), begins: bool = False
+    kind: str,
+    makes: int,
+    reads: tuple[tuple[str, int], ...] = (),
+    begins: Callable[[tuple[Any, ...]], bool] | None = None,
 ) -> Callable[[F], F]:
     """Declare what a method of a shard, or a function that a shard runs, leaves with it (see `Keeps`)."""
 
@@ -76,6 +83,12 @@ def forgets(kind: str) -> Callable[[F], F]:
         return function
 
     return declared
+
+
+def repeatable(function: F) -> F:
+    """Declare that a method of a shard always gives the same answer to the same arguments."""
+    function.repeatable = True  # type: ignore[attr-defined]
+    return function
 
 
 def cuts(n_arms: int, shards: int) -> list[int]:

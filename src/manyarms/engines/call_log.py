@@ -1,7 +1,7 @@
 """The calls from which a lost shard is made again.
 
 A shard that was lost is made anew from its part of the pool. The log then tells it what it kept: for each
-version in use, the calls that led to it. A call that begins from scratch (`Keeps.begins`) makes everything
+version in use, the calls that led to it. A call that begins from scratch (`Keeps.restarts`) makes everything
 between it and the start of the chain superfluous, so the log is as long as the steps since the last rebuild.
 """
 
@@ -54,7 +54,7 @@ class CallLog:
         entry = self._living.get(name)
         if entry is None:
             entry = self._living[name] = _Entry(name, first)
-        if keeps.begins and first is not None:
+        if first is not None and keeps.restarts(args):
             place = keeps.reads[0][1]
             calls = _with_number(calls, place, first.name[1])
             read = [first, *read[1:]]

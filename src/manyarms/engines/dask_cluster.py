@@ -51,14 +51,10 @@ class Cluster:
                 raise EngineError(f"the Dask scheduler at {self.address} has no workers")
             time.sleep(0.2)
 
-    def actors(self, homes: Iterable[str]) -> list[Any]:
-        """A new actor on each of these workers; None where the worker was lost meanwhile."""
-        from manyarms.engines.dask import ShardHost
-
+    def actors(self, kind: type, homes: Iterable[str]) -> list[Any]:
+        """A new actor of this kind on each of these workers; None where the worker was lost meanwhile."""
         try:
-            futures = [
-                self.client.submit(ShardHost, actor=True, workers=[home], pure=False) for home in homes
-            ]
+            futures = [self.client.submit(kind, actor=True, workers=[home], pure=False) for home in homes]
         except Exception as problem:
             raise self._scheduler_lost() from problem
         return [self._actor(future) for future in futures]

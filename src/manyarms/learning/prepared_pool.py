@@ -82,6 +82,5 @@ def takes(kernel: KernelLike, features: Any) -> bool:
 
 
 def transformed_pool(pool: Pool, encode: Encode) -> Pool:
-    """The same arms with the features `encode` gives, computed block by block."""
-    parts = [encode(block) for _, block in pool.blocks(bytes_per_arm=24 * pool.n_features)]
-    return Pool(np.concatenate(parts), pool.ids if pool.has_ids else None, max_memory=pool.max_memory)
+    """The same arms with the features `encode` gives."""
+    return pool.encoded(encode)

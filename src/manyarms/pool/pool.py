@@ -7,6 +7,7 @@ import hashlib
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -74,12 +75,21 @@ class Pool:
         max_memory: int = DEFAULT_MAX_MEMORY,
         **form: str | None,
     ) -> Pool:
-        """A pool from a text table, an Excel, Parquet, npy or npz file.
+        """A pool from a text table, an Excel, Parquet, npy or npz file, or from several Parquet files.
 
-        `form` may hold the delimiter, encoding, decimal and sheet; see `manyarms.pool.tables.read_table`.
+        `form` may hold the delimiter, encoding, decimal and sheet; see `manyarms.pool.tables.read_table`. A
+        folder, or a path such as "folder/*.parquet", also of a storage service ("s3://bucket/*.parquet"),
+        gives a pool that reads rows when they are used (`manyarms.pool.partitioned`).
         """
+        from manyarms.pool.stored_rows import is_several
         from manyarms.pool.tables import read_table
 
+        if is_several(path) and not form:
+            partitioned = import_module(
+                "manyarms.pool.partitioned"
+            ).PartitionedPool  # inherits from this class
+            several: Pool = partitioned(path, id, features, max_memory=max_memory)
+            return several
         table = read_table(path, id=id, features=features, **form)
         try:
             return cls(table.features, table.ids, names=table.names, max_memory=max_memory)
@@ -221,7 +231,10 @@ class Pool:
         """What `to_plain` wrote, or the pool given, which must be the same; `place` begins messages."""
         if given is None:
             if plain["features"] is None:
-                raise CheckpointError(f"{place}: the pool's arms are Python objects; give the pool to load()")
+                raise CheckpointError(
+                    f"{place}: the arms are not in the file (Python objects, or rows of other files); "
+                    "give the pool to load()"
+                )
             given = cls(plain["features"], plain["ids"], names=plain["names"], max_memory=plain["max_memory"])
         if given.digest != plain["digest"]:
             raise CheckpointError(

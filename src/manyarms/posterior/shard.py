@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from manyarms.embeddings.nystrom import covariances
-from manyarms.engines.base import forgets, keeps
+from manyarms.engines.base import forgets, keeps, repeatable
 from manyarms.errors import InvalidKernelError, UnknownVersionError
 from manyarms.kernels import KernelLike
 from manyarms.pool.pool import Pool
@@ -143,7 +143,7 @@ class Shard:
                 version, size=version.size + a, values=values, scale=step.scale, notes={}
             )
 
-    @keeps("version", makes=1, reads=_FROM_OLD, begins=True)
+    @keeps("version", makes=1, reads=_FROM_OLD, begins=lambda args: not args[2].known)
     def rebuild(self, old: int, new: int, message: Rebuild) -> None:
         """Compute all columns and values from scratch, or all values and the columns that are not known."""
         with self._lock:
@@ -179,7 +179,7 @@ class Shard:
         values = replace(version.values, mean=self.forms(old, vector[:, None])[0])
         self.versions[new] = replace(version, values=values, notes={})
 
-    @keeps("version", makes=1, reads=_FROM_OLD, begins=True)
+    @keeps("version", makes=1, reads=_FROM_OLD, begins=lambda args: True)
     def restore(self, old: int, new: int, arrays: Mapping[str, Any], scale: LeverageScale) -> None:
         """A version with these columns (a list of parts) and values for its first arms, as `whole` gave them.
 
@@ -226,6 +226,7 @@ class Shard:
 
     # ------------------------------------------------------------------ reading
 
+    @repeatable
     def at(self, number: int, arms: Ints) -> ArmValues:
         """What is known about these arms of the pool."""
         version, here = self.versions[number], self.local(arms)
@@ -234,6 +235,7 @@ class Shard:
             version.prior[here],
         )  # fmt: skip
 
+    @repeatable
     def rows(self, number: int, arms: Ints) -> Floats:
         """z(x) of these arms of the pool in double precision, len(arms) × m."""
         version = self.versions[number]
