@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -85,10 +85,8 @@ class Pool:
         from manyarms.pool.tables import read_table
 
         if is_several(path) and not form:
-            partitioned = import_module(
-                "manyarms.pool.partitioned"
-            ).PartitionedPool  # inherits from this class
-            several: Pool = partitioned(path, id, features, max_memory=max_memory)
+            inheriting = import_module("manyarms.pool.partitioned").PartitionedPool
+            several: Pool = inheriting(path, id, features, max_memory=max_memory)
             return several
         table = read_table(path, id=id, features=features, **form)
         try:
@@ -214,6 +212,11 @@ class Pool:
         grown = Pool(joined, ids, names=self.names, max_memory=self.max_memory)
         grown.frame_library = self.frame_library
         return grown
+
+    def encoded(self, encode: Callable[[Any], NDArray[Any]]) -> Pool:
+        """The same arms with the features that `encode` gives for a block of rows."""
+        parts = [encode(block) for _, block in self.blocks(bytes_per_arm=24 * self.n_features)]
+        return Pool(np.concatenate(parts), self.ids if self.has_ids else None, max_memory=self.max_memory)
 
     def to_plain(self) -> dict[str, Any]:
         """Features, ids and names; without the features where they are Python objects."""
