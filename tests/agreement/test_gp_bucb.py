@@ -109,7 +109,7 @@ def test_a_batch_of_a_given_size_and_asks_without_results_are_exact(seed, policy
         # pending pulls are hallucinated in the order of their arms; the result does not depend on it
         assert batch.arms.tolist() == plain.batch(Size(size + len(pending)), pending)
         pending += batch.arms.tolist()
-    assert len(set(pending)) > 15, "a large batch spreads out"
+    assert len(set(pending)) > 10, "a large batch spreads out"
 
 
 def test_a_large_batch_with_a_given_kernel_spreads_out():

@@ -10,7 +10,8 @@ Where blocks are cut does not depend on the division into shards, so neither do 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from threading import Lock
@@ -131,8 +132,7 @@ class Shard:
     @keeps("version", makes=1, reads=_FROM_OLD)
     def advance(self, old: int, new: int, step: Step) -> None:
         """Append columns and condition on pulls, in one pass over the stored columns."""
-        with self._lock:
-            version = self._with_own_columns(self.versions[old])
+        with self._writing(self.versions[old]) as version:
             a = len(step.accepted)
             if step.border is not None:
                 version.columns.reserve(version.size + a)
@@ -146,15 +146,11 @@ class Shard:
     @keeps("version", makes=1, reads=_FROM_OLD, begins=lambda args: not args[2].known)
     def rebuild(self, old: int, new: int, message: Rebuild) -> None:
         """Compute all columns and values from scratch, or all values and the columns that are not known."""
-        with self._lock:
-            version, embedding, known = self.versions[old], message.embedding, message.known
-            m, values = embedding.dimension, empty_values(self.n_arms)
-            if known:
-                version = self._with_own_columns(version)
-                columns = version.columns
-                columns.reserve(m)
-            else:
-                columns = Columns(self.n_arms, version.start.storage, m)
+        embedding, known = message.embedding, message.known
+        m, values = embedding.dimension, empty_values(self.n_arms)
+        with self._writing(self.versions[old]) if known else nullcontext(self.versions[old]) as version:
+            columns = version.columns if known else Columns(self.n_arms, version.start.storage, m)
+            columns.reserve(m)
             for where, block in self.pool.blocks(bytes_per_arm=8 * (3 * m + 8), most=_REBUILD_ROWS):
                 if known:
                     Z = embedding.completed(block, columns.block(where, known))  # type: ignore[attr-defined]
@@ -204,14 +200,30 @@ class Shard:
         """Forget a version."""
         self.versions.pop(number, None)
 
-    def _with_own_columns(self, version: Version) -> Version:
-        """The version on columns that nobody else has written behind; a copy if somebody has."""
-        for other in list(self.versions.values()):
-            if other.columns is version.columns and other.size > version.size:
-                columns = Columns(self.n_arms, version.start.storage, version.size)
-                columns.write_parts(slice(None), version.columns.parts(version.size))
-                return replace(version, columns=columns)
-        return version
+    @contextmanager
+    def _writing(self, version: Version) -> Iterator[Version]:
+        """The version while columns are written behind its own.
+
+        It has columns of its own if a version in use was written there, or another thread is writing. Nobody
+        waits: a lock that an interrupt has left behind only costs a copy.
+        """
+        alone = self._lock.acquire(blocking=False)
+        try:
+            yield version if alone and not self._written_behind(version) else self._on_own_columns(version)
+        finally:
+            if alone:
+                self._lock.release()
+
+    def _written_behind(self, version: Version) -> bool:
+        return any(
+            other.columns is version.columns and other.size > version.size
+            for other in list(self.versions.values())
+        )
+
+    def _on_own_columns(self, version: Version) -> Version:
+        columns = Columns(self.n_arms, version.start.storage, version.size)
+        columns.write_parts(slice(None), version.columns.parts(version.size))
+        return replace(version, columns=columns)
 
     def _stepped(self, version: Version, step: Step) -> PoolValues:
         """The values after a step; the new columns are written behind those of the version."""
