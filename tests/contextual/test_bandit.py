@@ -208,6 +208,7 @@ def test_an_empty_reward_before_the_first_result():
         (ma.SGPTS(kernel=KERNEL, inducing="kdpp"), "kdpp"),
         (ma.SGPTS(kernel=KERNEL, rule="features"), "features"),
         (ma.MiniGPUCB(kernel=KERNEL), "RepeatTop"),
+        (ma.SoRUCB(kernel=KERNEL), "SoRUCB"),
         (ma.GPBUCB(kernel=KERNEL, initial_pulls=5), "HighestVariance"),
         ("BKB", "'BKB'"),
     ],

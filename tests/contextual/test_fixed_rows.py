@@ -25,7 +25,6 @@ POLICIES = {
     "GPBUCB": ma.GPBUCB(kernel=KERNEL),
     "GPBUCB gain": ma.GPBUCB(kernel=KERNEL, stop="information"),
     "GPBUCB fixed": ma.GPBUCB(kernel=KERNEL, stop="fixed", batch_size=5),
-    "SoRUCB": ma.SoRUCB(**EVERY_ARM),
     "EpsGreedy": ma.EpsGreedy(kernel=KERNEL),
     "OFUL": ma.OFUL(),
     "OFUL bias": ma.OFUL(kernel=ma.Linear(bias=0.5)),

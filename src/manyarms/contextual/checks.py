@@ -11,7 +11,7 @@ from manyarms.choice.selection import EpsilonGreedy, ThompsonDraws, UpperBounds
 from manyarms.contextual.renewal import RENEWAL_RULES
 from manyarms.embeddings.checks import checked_rows
 from manyarms.errors import EmptyPoolError, InvalidFeaturesError, InvalidParameterError, shown
-from manyarms.policies import SGPTS, Policy
+from manyarms.policies import SGPTS, Policy, SoRUCB
 from manyarms.pool.arrays import as_features
 from manyarms.sketch.inducing import AllPulled, LeverageScores, NoArms
 
@@ -36,6 +36,8 @@ def checked_policy(policy: Any) -> Policy:
     if not isinstance(policy.selection_rule(), UpperBounds | ThompsonDraws | EpsilonGreedy):
         name = type(policy.selection_rule()).__name__
         raise InvalidParameterError("policy", name, "choosing by upper bounds, Thompson draws or ε-greedy")
+    if isinstance(policy, SoRUCB):
+        raise InvalidParameterError("policy", "SoRUCB", "keeping the residual variance, as BKB does")
     return policy
 
 

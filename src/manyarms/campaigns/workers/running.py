@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from manyarms.campaigns.access import CampaignAccess
+from manyarms.campaigns.campaign import Campaign
+from manyarms.campaigns.local import LocalCampaign
 from manyarms.campaigns.orders import Issued
 from manyarms.campaigns.results_file import ReportedResult
 from manyarms.campaigns.store.store import Ticket
@@ -80,7 +82,7 @@ OnProgress = Callable[[Tally], None]
 
 
 def run(
-    campaign: CampaignAccess,
+    campaign: CampaignAccess | Campaign,
     make_trial: Callable[[], Trial],
     plan: RunPlan,
     on_progress: OnProgress | None = None,
@@ -90,7 +92,8 @@ def run(
     On an exception, including Ctrl-C, running trials are interrupted. Their tickets stay leased to this
     process, and the next run on this machine adopts them; tickets of a service are given back to it.
     """
-    runner = _Runner(campaign, make_trial, plan, on_progress)
+    access = LocalCampaign(campaign) if isinstance(campaign, Campaign) else campaign
+    runner = _Runner(access, make_trial, plan, on_progress)
     try:
         runner.loop()
     finally:
