@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import manyarms as ma
+from manyarms.posterior.covariance import PulledCovariance
 from manyarms.posterior.hallucination import Hallucination
 from tests.oracle import Ledger, hallucinated
 from tests.runs import Problem
@@ -103,7 +104,10 @@ def test_many_different_pulls_use_an_iterative_eigenvalue():
     overlay = Hallucination(posterior)
     for arm in range(250):
         overlay.pull(arm)
-    C = overlay.at_feedback(list(range(250)))[:, :250]
+    apart = PulledCovariance(posterior)
+    for arm in range(250):
+        apart.add(arm)
+    C = apart.with_all(apart.rows_of(np.arange(250)))
     assert overlay.realised_ratio() == pytest.approx(1 + np.linalg.eigvalsh(C)[-1], rel=1e-8)
 
 

@@ -78,7 +78,7 @@ def test_the_description_names_every_route_with_examples_and_security(
     assert found["components"]["schemas"]["AskBody"]["examples"]
     for path, methods in found["paths"].items():
         for method, operation in methods.items():
-            if path != "/login":
+            if path not in ("/login", "/agents/{run}/packets"):  # packets are signed with the key of an agent
                 assert operation["security"] == [{"HTTPBearer": []}], (method, path)
                 assert "application/problem+json" in operation["responses"]["401"]["content"], (method, path)
             assert operation["description"], (method, path)

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from manyarms.campaigns.access import CampaignAccess
+from manyarms.campaigns.campaign import Campaign
+from manyarms.campaigns.local import LocalCampaign
 from manyarms.campaigns.pool_file.files import is_parquet
 from manyarms.campaigns.queries import HistoryRow
 from manyarms.campaigns.results_file import EXPORTED_FROM, export_mark
@@ -18,11 +20,12 @@ from manyarms.pool.text_format import is_text_table
 from manyarms.support.output_files import check_writable, replacing
 
 
-def export(campaign: CampaignAccess, path: Path, force: bool = False) -> int:
+def export(campaign: CampaignAccess | Campaign, path: Path, force: bool = False) -> int:
     """Write every recorded result in the format of the file's ending; returns the number of rows.
 
     An existing file is replaced only with `force`; the table of candidates and databases never are.
     """
+    campaign = LocalCampaign(campaign) if isinstance(campaign, Campaign) else campaign
     check_writable(path, force=force, never=campaign.never_overwritten)
     mark = export_mark(campaign.form.identity)
     rows = [{**shown_row(each), EXPORTED_FROM: mark} for each in campaign.history()]

@@ -180,10 +180,15 @@ class _Chain:
 
 
 def is_several(path: Any) -> bool:
-    """Whether a path stands for several files: it has wildcards, or is a folder."""
+    """Whether a path stands for several files: it has wildcards, or is a folder without an ending."""
     text = str(path)
     name = text.rpartition("/")[2]
-    return any(sign in name for sign in _WILDCARDS) or ("://" not in text and Path(text).is_dir())
+    if any(sign in name for sign in _WILDCARDS):
+        return True
+    try:
+        return "://" not in text and not Path(text).suffix and Path(text).is_dir()
+    except OSError:  # no file system allows such a name; reading it says so
+        return False
 
 
 def stored_rows(
