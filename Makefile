@@ -7,20 +7,24 @@ FLOWER := .venv-flower
 # One thread a process: the suites run on several processes, and results do not depend on the core count.
 SINGLE := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test coverage test-slow test-peers test-flower lint bench docs wheel clean
+.PHONY: demo test coverage test-slow test-soak test-peers test-flower lint bench docs wheel clean
 
 demo: $(VENV)/demo
 	@$(BIN)/manyarms demo
 
 test: $(VENV)/dev lint
-	$(SINGLE) $(BIN)/python -m pytest -q -n auto -m "not slow"
+	$(SINGLE) $(BIN)/python -m pytest -q -n auto -m "not slow and not soak"
 
 # The quick tests once more, with the lines they run: build/coverage/index.html. The floor is in pyproject.toml.
 coverage: $(VENV)/dev
-	$(SINGLE) $(BIN)/python -m pytest -q -n auto -m "not slow" --cov --cov-report=term:skip-covered --cov-report=html
+	$(SINGLE) $(BIN)/python -m pytest -q -n auto -m "not slow and not soak" --cov --cov-report=term:skip-covered --cov-report=html
 
 test-slow: $(VENV)/dev
 	$(SINGLE) $(BIN)/python -m pytest -q -n auto -m slow
+
+# Clusters, many kills and long fuzzing: half an hour or more, not part of .ci/run.
+test-soak: $(VENV)/dev
+	$(SINGLE) $(BIN)/python -m pytest -q -n auto -m soak
 
 # The suites of other libraries on the plug-ins for them, in an environment of their own.
 test-peers: $(PEERS)/peers

@@ -50,7 +50,7 @@ def test_a_shard_that_forgot_everything_is_told_again(client: Client) -> None:
     assert shards._actors[1] is not before[1]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("name", KILLS)
 def test_workers_killed_at_random_moments(name: str) -> None:
     """In each run a worker is killed at a random moment; runs that ended before that moment do not count."""
@@ -73,7 +73,7 @@ def test_workers_killed_at_random_moments(name: str) -> None:
             assert runs < 4 * KILLS[name]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_worker_that_joins_late_is_used() -> None:
     search = Search(3)
     expected = search.arms("learned", Local())
@@ -90,7 +90,7 @@ def test_a_worker_that_joins_late_is_used() -> None:
         assert search.step(opt, 3)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_scheduler_is_gone_and_the_run_continues_elsewhere(tmp_path: Path) -> None:
     search, saved = Search(4), tmp_path / "run"
     expected = search.arms("learned", Local())
@@ -109,7 +109,7 @@ def test_the_scheduler_is_gone_and_the_run_continues_elsewhere(tmp_path: Path) -
     assert arms + [arm for size in SIZES[3:] for arm in search.step(again, size)] == expected
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_run_saved_in_one_process_continues_on_a_cluster(client: Client, tmp_path: Path) -> None:
     search, saved = Search(6), tmp_path / "run"
     for name in ("learned", "SGPTS"):
@@ -124,7 +124,7 @@ def test_a_run_saved_in_one_process_continues_on_a_cluster(client: Client, tmp_p
         assert arms + [arm for size in SIZES[4:] for arm in search.step(again, size)] == expected
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_versions_that_nothing_refers_to_are_forgotten(client: Client) -> None:
     search = Search(7)
     opt = search.start("BKB", Dask(client, shards=2))
@@ -140,7 +140,7 @@ def _versions(shard, version) -> int:
     return len(shard.versions)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_pool_in_use_is_not_sent_again(client: Client) -> None:
     search, engine = Search(8), Dask(client, shards=2)
     opt = search.start("BKB", engine)
@@ -149,7 +149,7 @@ def test_a_pool_in_use_is_not_sent_again(client: Client) -> None:
     assert shards_of(other)._actors == actors
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_an_error_in_a_shard_is_the_error_of_the_call(client: Client) -> None:
     class Broken(ma.RBF):
         def diag(self, X):

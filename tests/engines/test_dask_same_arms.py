@@ -17,7 +17,7 @@ def test_two_worker_processes(client: Client) -> None:
     assert search.arms("learned", Dask(client, shards=5)) == search.arms("learned", ONE)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("name", POLICIES)
@@ -26,7 +26,7 @@ def test_two_worker_processes_on_more_seeds(client: Client, name: str, seed: int
     assert search.arms(name, Dask(client, shards=5)) == search.arms(name, ONE)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("shards", [2, 16])
 @pytest.mark.usefixtures("small_blocks")
 def test_other_numbers_of_shards(client: Client, shards: int) -> None:
@@ -35,7 +35,7 @@ def test_other_numbers_of_shards(client: Client, shards: int) -> None:
         assert search.arms(name, Dask(client, shards=shards)) == search.arms(name, ONE)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("name", ["BKB", "learned"])
 def test_blocks_of_the_usual_size(client: Client, name: str) -> None:
     search = Search(3, n_arms=4 * base.BLOCK + 100, max_memory=2**29)

@@ -86,7 +86,7 @@ def test_a_killed_service_loses_and_doubles_nothing(tmp_path: Path) -> None:
     assert killed_often(tmp_path, moments=2, seconds=60) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_service_that_is_killed_often_loses_and_doubles_nothing(tmp_path: Path) -> None:
     """100 moments, or as many as fit into three minutes on a busy machine."""
     kills = killed_often(tmp_path, moments=100, seconds=180)

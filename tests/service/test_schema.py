@@ -65,7 +65,7 @@ def test_no_request_is_an_error_of_the_service(service: Served) -> None:
     assert fuzzed(service, 5) > 10
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_many_requests_are_no_error_of_the_service(service: Served) -> None:
     assert fuzzed(service, 200) > 400
 
