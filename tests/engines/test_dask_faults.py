@@ -37,6 +37,7 @@ def shards_of(opt: ma.Optimizer):
     return opt.posterior.state.over_pool.shards
 
 
+@pytest.mark.soak
 def test_a_shard_that_forgot_everything_is_told_again(client: Client) -> None:
     search = Search(1)
     expected = search.arms("SGPTS", Local(), sizes=(3, 3, 3))

@@ -11,6 +11,7 @@ from tests.engines.campaigns import POLICIES, Search
 ONE = Local(shards=1, threads=1)
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("small_blocks")
 def test_two_worker_processes(client: Client) -> None:
     search = Search(0)
