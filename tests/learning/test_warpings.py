@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import manyarms as ma
@@ -30,6 +30,7 @@ curves = st.one_of(
 
 @settings(max_examples=80, deadline=None)
 @given(curves, st.floats(-50.0, 50.0), st.floats(0.1, 10.0))
+@example(YeoJohnson(5e-324), 0.0, 1.0)
 def test_a_warping_inverts_and_has_the_slope_it_says(curve, shift: float, unit: float) -> None:
     warped = Warped(curve, shift, unit, centre=0.3, spread=1.7)
     rewards = shift + unit * np.linspace(-6.0, 6.0, 41)

@@ -105,12 +105,17 @@ class SinhArcsinh:
         return np.asarray(math.log(self.tail) + log_cosh - np.log(np.hypot(1.0, x)))
 
 
+# Below this power ((1 + u)^p − 1)/p is log(1 + u) to the last bit for every float u. The power itself would lose
+# digits instead: p · log(1 + u) is subnormal for the smallest ones.
+_LOGARITHMIC_POWER = 1e-20
+
+
 def _box_cox(u: Floats, p: float) -> Floats:
-    return np.asarray(np.log1p(u) if p == 0 else np.expm1(p * np.log1p(u)) / p)
+    return np.asarray(np.log1p(u) if p < _LOGARITHMIC_POWER else np.expm1(p * np.log1p(u)) / p)
 
 
 def _inverse_box_cox(v: Floats, p: float) -> Floats:
-    return np.asarray(np.expm1(v) if p == 0 else np.expm1(np.log1p(p * v) / p))
+    return np.asarray(np.expm1(v) if p < _LOGARITHMIC_POWER else np.expm1(np.log1p(p * v) / p))
 
 
 _CURVES: dict[str, type[Any]] = {curve.name: curve for curve in (Logarithm, YeoJohnson, SinhArcsinh)}
