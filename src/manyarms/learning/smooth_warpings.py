@@ -105,8 +105,8 @@ class SinhArcsinh:
         return np.asarray(math.log(self.tail) + log_cosh - np.log(np.hypot(1.0, x)))
 
 
-# Below this power ((1 + u)^p − 1)/p is log(1 + u) to the last bit for every float u. The power itself would lose
-# digits instead: p · log(1 + u) is subnormal for the smallest ones.
+# Below this power ((1 + u)^p − 1)/p is log(1 + u) to the last bit for every float u. The power itself would
+# lose digits instead: p · log(1 + u) is subnormal for the smallest ones.
 _LOGARITHMIC_POWER = 1e-20
 
 
