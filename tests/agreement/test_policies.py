@@ -193,7 +193,7 @@ def test_compaction_bounds_the_sketch():
 
 
 def test_a_compaction_waits_until_it_pays_and_no_longer():
-    """The sketch is rebuilt on d arms when the columns of old arms have cost d² numbers per arm, not before."""
+    """The sketch is rebuilt on d arms once the columns of old arms have cost d² numbers per arm."""
     problem = Problem(9, n_arms=600)
     policy = ma.BKB(**problem.settings(compaction=1.2, oversampling=0.5))
     opt = ma.Optimizer(problem.pool, policy, seed=0)

@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyarms.support.validation import Ints
 
-
 _NO_ARMS, _NO_LIMITS = np.empty(0, dtype=np.int64), np.empty(0)
 
 

@@ -235,8 +235,9 @@ def _should_compact(belief: Belief, drawn: int, fresh: int, pulled: int) -> bool
     Rebuilding on m arms costs as much as m linear forms of m columns. It pays off once the columns of old
     inducing arms have cost the same (`Memory.excess`): then both together cost at most twice the cheaper of
     them, whatever the size of the batches. A sketch that stays larger for a while only costs time, never
-    accuracy (theory §2.3). A compaction factor of 1 asks for a fresh draw every time, whatever it costs. If very many results arrive at once
-    (for example a table of earlier measurements), rebuilding from scratch is cheaper anyway.
+    accuracy (theory §2.3). A compaction factor of 1 asks for a fresh draw every time, whatever it costs. If
+    very many results arrive at once (for example a table of earlier measurements), rebuilding from scratch is
+    cheaper anyway.
     """
     size, limit = belief.state.sketch_size, belief.policy.sketch_limit
     if fresh + pulled > max(_BULK, size):
@@ -247,7 +248,8 @@ def _should_compact(belief: Belief, drawn: int, fresh: int, pulled: int) -> bool
 
 def _excess(belief: Belief, drawn: int, fresh: int, pulled: int) -> float:
     """The numbers per arm that a renewal reads beyond those of a fresh draw: old columns × linear forms."""
-    return float(max(0, belief.state.sketch_size - drawn) * (2 * fresh + pulled))
+    old_columns = max(0, belief.state.sketch_size - drawn)
+    return float(old_columns * (2 * fresh + pulled))
 
 
 def _doubled_norm_bound(belief: Belief, known: ArmValues, values: Floats) -> float:
