@@ -24,8 +24,6 @@ from manyarms.support.validation import Floats, Ints
 SPAN_TOLERANCE = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-5}
 MOST_GROWTH = 1000.0
 _FINEST_APPENDED = 1e-6  # share: a column computed from stored ones has an error of 6e-8/√share
-    1e-6  # share: an appended column is computed from stored ones, with an error of 6e-8/√share
-)
 _FINEST_COMPUTED = 1e-8  # a column computed in double precision is rounded once, when it is stored
 _OF_THE_NOISE = 0.01  # a residual that is skipped counts as variance that no reward reduces
 
