@@ -102,25 +102,3 @@ def test_storage_is_half_the_size() -> None:
         posterior.append(np.arange(40))
         sizes[storage] = posterior.state.over_pool.nbytes
     assert sizes[np.float64] == 2 * sizes[np.float32]
-
-
-@pytest.mark.parametrize("ridge", [1e-5, 1e-4])
-def test_a_smooth_function_with_little_noise_keeps_its_inducing_arms(ridge: float) -> None:
-    """Nearly dependent inducing arms: what is left out of the sketch would count as variance for good."""
-    rng = np.random.default_rng(0)
-    features, kernel = rng.random((600, 4)), ma.Scale(ma.Matern((2.7, 6.4, 7.0, 180.0), nu=2.5), 100.0)
-    arms = rng.permutation(600)[:200]
-    rewards = np.sin(3 * features[arms, 0]) + features[arms, 1] * features[arms, 2]
-    double, one = (ma.Posterior(ma.Pool(features), kernel, ridge, storage=s) for s in ("float64", "float32"))
-    one.rebuild(arms[:100], arms, rewards)
-    assert one.state.sketch_size >= 95, "with a limit of 1e-5 there are about 30"
-    double.rebuild(one.inducing, arms, rewards)
-    np.testing.assert_allclose(one.variance, double.variance, rtol=1e-3)
-    np.testing.assert_allclose(one.mean, double.mean, atol=1e-3)
-    grown = single(features, kernel, ridge)
-    for place in range(0, 200, 10):
-        some = arms[place : place + 10]
-        grown.update(some, some, rewards[place : place + 10])
-    assert grown.state.sketch_size >= 35, "with a limit of 1e-5 there are about 20"
-    within = np.abs(grown.mean[arms] - rewards) / np.sqrt(grown.variance[arms])
-    assert within.max() < 5

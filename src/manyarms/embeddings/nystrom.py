@@ -19,13 +19,9 @@ from manyarms.support.triangles import LowerTriangle
 from manyarms.support.validation import Floats, Ints
 
 # A candidate whose residual k(s,s) − ‖z(s)‖² is below this share of k(s,s) is already in the span, and is
-# skipped, so no jitter is needed. The limit for float32 is coarser because it stores z to 6e-8; see also
-# `tolerance_for`.
+# skipped, so no jitter is needed. The limit for float32 is coarser because it stores z to 6e-8.
 SPAN_TOLERANCE = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-5}
 MOST_GROWTH = 1000.0
-_FINEST_APPENDED = 1e-6  # share: a column computed from stored ones has an error of 6e-8/√share
-_FINEST_COMPUTED = 1e-8  # a column computed in double precision is rounded once, when it is stored
-_OF_THE_NOISE = 0.01  # a residual that is skipped counts as variance that no reward reduces
 
 
 @dataclass(frozen=True)
@@ -64,19 +60,6 @@ def covariances(kernel: KernelLike, X: Any, Y: Any) -> Floats:
     if not np.isfinite(K).all():
         raise InvalidKernelError(f"{kernel!r}.matrix gave {K[~np.isfinite(K)][0]}")
     return K
-
-
-def tolerance_for(storage: np.dtype[Any], ridge: float, prior_max: float, appended: bool) -> float:
-    """The share of k(s,s) below which the residual of a candidate is skipped, for a ridge and the largest k.
-
-    What is skipped stays in the variance, whatever the rewards. With little noise, the limit of single
-    precision is therefore lowered to a hundredth of the noise variance, as far as the columns are accurate.
-    """
-    base = SPAN_TOLERANCE[storage]
-    if storage == np.float64:
-        return base
-    finest = _FINEST_APPENDED if appended else _FINEST_COMPUTED
-    return min(base, max(finest, _OF_THE_NOISE * ridge / prior_max))
 
 
 def span_tolerance(factor: Floats, rows: Floats, base: float) -> Floats:

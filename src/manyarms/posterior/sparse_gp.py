@@ -26,7 +26,6 @@ from manyarms.embeddings.nystrom import (
     covariances,
     independent_subset,
     span_tolerance,
-    tolerance_for,
 )
 from manyarms.engines.base import Engine, Shards
 from manyarms.engines.local import DEFAULT
@@ -224,7 +223,7 @@ class SparseGP:
         """The wanted arms that extend the span, their rows of z, and their residual covariance's factor."""
         if not len(wanted):
             return None
-        tolerance, known = self._tolerance(state), state.at(wanted)
+        tolerance, known = SPAN_TOLERANCE[self.storage], state.at(wanted)
         outside = known.residual > tolerance * known.prior
         share = known.residual[outside] / known.prior[outside]
         outside[outside] = self._outside_span(state, wanted[outside], share)
@@ -245,16 +244,12 @@ class SparseGP:
 
         `share` is the residual as a share of the prior variance.
         """
-        tolerance = self._tolerance(state)
-        outside = share > MOST_GROWTH * tolerance
+        outside = share > MOST_GROWTH * SPAN_TOLERANCE[self.storage]
         unclear = np.flatnonzero(~outside)
         if len(unclear) and state.sketch_size:
             factor, rows = np.tril(state.rows(state.inducing)), state.rows(arms[unclear])
-            outside[unclear] = share[unclear] > span_tolerance(factor, rows, tolerance)
+            outside[unclear] = share[unclear] > span_tolerance(factor, rows, SPAN_TOLERANCE[self.storage])
         return outside
-
-    def _tolerance(self, state: PosteriorState, appended: bool = True) -> float:
-        return tolerance_for(self.storage, self.ridge, state.prior_max, appended)
 
     def leverage_scale(self, state: PosteriorState, counts: Floats) -> LeverageScale:
         """What turns values into leverage once arms were pulled so often."""
@@ -274,7 +269,7 @@ class SparseGP:
             return self._rebuilt_on(self.feature_map, merged)
         points = self.pool.take(wanted)
         gram, prior = self._covariances(points, points), state.at(wanted).prior
-        chosen, factor = independent_subset(gram, prior, self._tolerance(state, appended=False))
+        chosen, factor = independent_subset(gram, prior, SPAN_TOLERANCE[self.storage])
         return self._rebuilt_on(
             Nystrom(self.kernel, points[chosen], factor),
             replace(merged, inducing=wanted[chosen], groups=(len(chosen),)),
