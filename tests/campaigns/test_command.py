@@ -42,7 +42,7 @@ def fill_in(path: Path) -> None:
 
 @pytest.fixture(params=["in this process", pytest.param("as a process", marks=pytest.mark.slow)])
 def started(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """How each command is started, in the folder of the test: a real process each time among the slow tests."""
+    """How commands are started, in the folder of the test; as real processes among the slow tests."""
     if request.param == "as a process":
         return functools.partial(command, cwd=tmp_path)
     monkeypatch.chdir(tmp_path)
