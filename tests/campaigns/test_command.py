@@ -106,7 +106,7 @@ def test_ctrl_c_keeps_what_was_measured_and_the_same_command_goes_on(tmp_path, p
     wait_until(lambda: log.exists() and log.stat().st_size >= 5)
     wait_until(lambda: told(place) == 3)
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=300)
     assert (process.returncode, json.loads(out)["exit_code"]) == (130, 130)
     assert cli("status", place, "--json").json["tickets"]["leased"] == 3
     (tmp_path / "pause").unlink()

@@ -89,7 +89,7 @@ def test_an_interrupted_worker_gives_its_tickets_back(tmp_path: Path) -> None:
         worker = subprocess.Popen([*COMMAND, "work", url, "--command", waits], stderr=subprocess.DEVNULL)
         wait_until(begun.exists)
         worker.send_signal(signal.SIGINT)
-        assert worker.wait(30) == 130
+        assert worker.wait(120) == 130
         assert client.get("/campaigns/screen/tickets").json()["tickets"] == []
 
 
