@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -89,10 +89,10 @@ def new(
         return
     print_columns(table.source)
     say(
-        f"Created {run}: {made.algorithm} with {counted(agents, 'agent')} of {counted(horizon, 'trial')} each, "
-        f"on {counted(table.pool.n_arms, 'candidate')}; goal: {'minimise' if minimize else 'maximise'}."
+        f"Created {run}: {made.algorithm} with {counted(agents, 'agent')} of {counted(horizon, 'trial')} "
+        f"each, on {counted(table.pool.n_arms, 'candidate')}; goal: {'minimise' if minimize else 'maximise'}."
     )
-    say(f"The kernel of all agents is {made.built().kernel!r}.")
+    say(f"The kernel of all agents: {_kernel_in_words(made.settings['kernel'])}.")
     say(
         f"The values are assumed to be {mean:g} on average, with a standard deviation of {signal:g} over the "
         f"candidates, and the noise of a measurement to be {noise:g}."
@@ -183,6 +183,14 @@ def status(
         show_run(hub, log, as_json)
     finally:
         hub.close()
+
+
+def _kernel_in_words(described: dict[str, Any]) -> str:
+    scales = described.get("lengthscale")
+    if scales is None:
+        return str(described["kernel"])
+    each = scales if isinstance(scales, list | tuple) else [scales]
+    return f"{described['kernel']} with length-scale {', '.join(f'{scale:.4g}' for scale in each)}"
 
 
 def _names(given: list[str] | None) -> list[str] | None:

@@ -87,7 +87,7 @@ Lockstep = Annotated[
 ]  # fmt: skip
 
 __all__ = [
-    "Agents", "Algorithm", "Bits", "Categories", "Command", "Features", "FirstEpoch", "Function", "Horizon", "Id", "Kernel",
-    "Lengthscale", "Lockstep", "Mean", "Minimize", "Noise", "Pattern", "Pool", "Signal", "Smiles", "Smoothness",
-    "SyncThreshold", "Timeout", "Wait", "Width", "Workers",
+    "Agents", "Algorithm", "Bits", "Categories", "Command", "Features", "FirstEpoch", "Function", "Horizon",
+    "Id", "Kernel", "Lengthscale", "Lockstep", "Mean", "Minimize", "Noise", "Pattern", "Pool", "Signal",
+    "Smiles", "Smoothness", "SyncThreshold", "Timeout", "Wait", "Width", "Workers",
 ]  # fmt: skip

@@ -44,7 +44,10 @@ class HttpCarrier:
     ) -> None:
         parts = urlsplit(invitation.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise RunFileError(f"the invitation has no usable address of a mailbox: {invitation.url!r}")
+            raise RunFileError(
+                f"the invitation has no usable address of a server ({invitation.url!r}). Ask for one that "
+                "was made with --url, or use --offline if another program carries the packets"
+            )
         if parts.scheme == "http" and parts.hostname not in _LOCAL:
             raise RunFileError(f"{invitation.url}: only a mailbox on this machine may be reached without TLS")
         self._url, self._host, self._port, self._timeout = invitation.url, parts.hostname, parts.port, timeout

@@ -36,7 +36,7 @@ _WAYS = {
 
 
 def other_kind(path: Path, wanted: str) -> RunFileError:
-    """The error for a file of another kind than the wanted one; it says what the file is, if that is known."""
+    """The error for a file of another kind than the wanted one; it says what the file is, if known."""
     found = form_of(path)
     if not found:
         with open(path, "rb") as stream:

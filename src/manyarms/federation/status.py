@@ -13,6 +13,28 @@ from manyarms.federation.run_file import RunFile
 from manyarms.pool.pool import Pool
 
 Sum = Callable[..., int]
+PHASES = {  # what happens now, by the phase of the server's state machine
+    "collecting ready": "the agents enter the epoch",
+    "collecting projections": "the agents measure",
+    "collecting data": "the agents send their trials",
+    "collecting points": "the agents send their points",
+    "collecting statistics": "the agents send their sums",
+    "idle": "the agents measure",
+    "done": "the agents make their last trials",
+}
+
+
+def happening(status: dict[str, Any]) -> str:
+    """For whom the server waits, or what is going on."""
+    if status["over"]:
+        return "the run is over"
+    names = [called(status["agents"][agent]) for agent in status["waiting_for"]]
+    return f"waits for {', '.join(names)}" if names else PHASES.get(status["phase"], status["phase"])
+
+
+def called(agent: dict[str, Any]) -> str:
+    """The name of an agent, or its number."""
+    return agent["name"] or f"agent {agent['agent']}"
 
 
 def run_status(file: RunFile, server: Server, domain: Domain, presence: Presence) -> dict[str, Any]:

@@ -6,19 +6,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from manyarms.campaigns.text import counted
+from manyarms.federation.status import called, happening
 from manyarms.plots.numbers import number
 from manyarms.service.page.contents import age
 
 MOST_LINES = 200
-PHASES = {  # what the server waits for, by the phase of its state machine
-    "collecting ready": "agents enter the epoch",
-    "collecting projections": "agents measure",
-    "collecting data": "agents send their pulls",
-    "collecting points": "agents send their points",
-    "collecting statistics": "agents send their sums",
-    "idle": "agents measure",
-    "done": "all results are in",
-}
 UP, DOWN = "to the server", "to the agents"
 
 
@@ -67,21 +59,9 @@ def _state(status: dict[str, Any]) -> str:
     return counted(status["syncs"], "sync") if "syncs" in status else "in progress"
 
 
-def _waiting(status: dict[str, Any]) -> str:
-    """For whom the server waits, or what is going on."""
-    if status["over"]:
-        return "the run is over"
-    names = [_called(status["agents"][agent]) for agent in status["waiting_for"]]
-    return f"waits for {', '.join(names)}" if names else PHASES.get(status["phase"], status["phase"])
-
-
-def _called(agent: dict[str, Any]) -> str:
-    return agent["name"] or f"agent {agent['agent']}"
-
-
 def _headline(status: dict[str, Any]) -> list[dict[str, str]]:
     cost = status["cost"]
-    tiles = [{"title": "State", "figure": _state(status).capitalize(), "note": _waiting(status)}]
+    tiles = [{"title": "State", "figure": _state(status).capitalize(), "note": happening(status)}]
     if "epoch" in status:
         tiles += _search_tiles(status)
     elif "shared_pulls" in status:
@@ -149,7 +129,7 @@ def _epochs(status: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _names(status: dict[str, Any], numbers: Any) -> str:
-    return ", ".join(_called(status["agents"][agent]) for agent in numbers)
+    return ", ".join(called(status["agents"][agent]) for agent in numbers)
 
 
 def _agent(agent: dict[str, Any], now: float) -> dict[str, Any]:
@@ -159,7 +139,7 @@ def _agent(agent: dict[str, Any], now: float) -> dict[str, Any]:
     else:
         said = age(datetime.fromtimestamp(seen, UTC).isoformat(), datetime.fromtimestamp(now, UTC))
         ago = said if said == "now" else f"{said} ago"
-    return {**agent, "called": _called(agent), "seen": ago}
+    return {**agent, "called": called(agent), "seen": ago}
 
 
 def _kind(traffic: dict[str, Any]) -> dict[str, Any]:
