@@ -236,16 +236,10 @@ def _report(member: Member, table: CandidateTable, output: Path | None, as_json:
         write_open_trials(member, table, output)
     told = _n_told(member)
     if as_json:
-        print_json(
-            {
-                "agent": member.number,
-                "told": told,
-                "open": n_open,
-                "done": member.done,
-                "over": member.over,
-                "left": _ids_left(member, table),
-            }  # fmt: skip
-        )
+        print_json({
+            "agent": member.number, "told": told, "open": n_open, "done": member.done, "over": member.over,
+            "left": _ids_left(member, table),
+        })  # fmt: skip
         return
     say(f"Agent {member.number} has made {told} of {member.description.settings['horizon']} trials.")
     trials = f"{counted(n_open, 'trial')} {'is' if n_open == 1 else 'are'} open"
