@@ -5,15 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import MappingProxyType
 
 import pytest
 
-from manyarms import agents
-from tests.agents.support import KERNEL
 from tests.federation.contract import CarrierContract
 from tests.federation.support import N, Problem
 from tests.flower.deployment import Deployment, deployed
+from tests.flower.short_runs import SHORT_RUNS
 
 PATIENCE = 900.0  # seconds for a run; every message starts a process with imports of several seconds
 
@@ -39,14 +37,7 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
 class TestFlower(CarrierContract):
     """The horizons are short, because every turn of an agent is a process of its own."""
 
-    algorithms = MappingProxyType(
-        {
-            "duets": agents.DUETS(KERNEL, 0.2, N, 12, width=0.5, noise_std=0.2),
-            "dis": agents.DisKernelUCB(KERNEL, 0.2, N, 3, sync_threshold=3.0),
-            "approx": agents.ApproxDisKernelUCB(KERNEL, 0.2, N, 3, sync_threshold=8.0),
-            "separate": agents.NKernelUCB(KERNEL, 0.2, N, 2),
-        }
-    )
+    algorithms = SHORT_RUNS
 
     @pytest.fixture(autouse=True)
     def _use(self, federation: Deployment) -> None:

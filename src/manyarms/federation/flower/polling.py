@@ -54,10 +54,10 @@ class Polling:
     _finished: set[int] = field(default_factory=set)  # nodes that know that the run is over
 
     def run(self) -> None:
-        """Poll until every node that has taken part knows that the run is over."""
+        """Poll until every node that has taken part, and can be reached, knows that the run is over."""
         while True:
             self._ask()
-            if self._finished and self._finished >= set(self._due):
+            if self._finished and self._finished >= set(self._due) & set(self.nodes.present()):
                 return
             self.sleep(self.look)
             for reply in list(self.nodes.replies(list(self._asked))):
