@@ -74,7 +74,7 @@ class Watch:
 
 def poll(hub: Hub, nodes: LocalNodes, looks: int = 400) -> None:
     watch = Watch(looks)
-    Polling(hub, nodes, poll=2.0, look=0.5, sleep=watch.sleep, clock=watch.clock).run()
+    Polling(hub, nodes, poll=2.0, patience=20.0, look=0.5, sleep=watch.sleep, clock=watch.clock).run()
 
 
 @pytest.mark.slow
@@ -118,6 +118,34 @@ def test_failed_repeated_and_altered_replies_change_nothing(tmp_path: Path) -> N
     problem.check()
     kinds = {line["text"].partition(":")[0] for line in hub.log() if line["kind"] == "refused"}
     assert kinds == {"ReplayedPacketError", "UnknownKeyError"}
+
+
+class ForgetfulNodes(LocalNodes):
+    """Every node is killed with its second question, and started again without it."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self.asked, self.lost = [0] * N, set[str]()
+
+    def send(self, node: int, packet: bytes) -> str:
+        id = super().send(node, packet)
+        self.asked[node] += 1
+        if self.asked[node] == 2:
+            self.lost.add(id)
+        return id
+
+    def replies(self, questions: list[str]) -> Iterable[Reply]:
+        return super().replies([id for id in questions if id not in self.lost])
+
+
+@pytest.mark.slow
+def test_a_node_that_was_killed_with_a_question_is_asked_again(tmp_path: Path) -> None:
+    problem = make_problem(tmp_path, "duets", algorithm=SHORT_RUNS["duets"])
+    hub, nodes = problem.hub(), ForgetfulNodes(problem)
+    poll(hub, nodes)
+    assert len(nodes.lost) == N
+    problem.check()
+    assert hub.status()["refused"] == 0
 
 
 @pytest.mark.slow
