@@ -237,8 +237,12 @@ def agents() -> Stage:
 
         write_certificates(Path())
 
+    def invite() -> None:
+        manyarms("agents", "invite", "runs/search.agents", "lab2.invitation", "--agent", "2")
+
     return Stage(
         prepare,
+        first={"manyarms agents revoke": invite},
         left_out={
             "manyarms agents join": "needs all organisations at once: tests/federation/processes.py",
             "manyarms agents tell": "needs all organisations at once: tests/federation",

@@ -10,7 +10,7 @@ from tests.docs.pages import ROOT, blocks, run_page
 from tests.docs.stages import stage_of
 
 # Pages whose examples need libraries that only `make test-peers` installs (tests/peers/test_pages.py).
-IN_PEERS = {"docs/optuna.md", "docs/kernel-tuner.md"}
+IN_PEERS = {"docs/coming-from.md", "docs/optuna.md", "docs/kernel-tuner.md"}
 CLUSTERS = {"docs/scale.md"}
 QUICK = ["README.md", "docs/tour.md"]
 ALL = [
