@@ -7,7 +7,7 @@ FLOWER := .venv-flower
 # One thread a process: the suites run on several processes, and results do not depend on the core count.
 SINGLE := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test coverage test-slow test-soak test-peers test-flower lint bench docs wheel clean
+.PHONY: demo test coverage test-slow test-soak test-docs test-peers test-flower lint bench docs wheel clean
 
 demo: $(VENV)/demo
 	@$(BIN)/manyarms demo
@@ -25,6 +25,10 @@ test-slow: $(VENV)/dev
 # Clusters, many kills and long fuzzing: half an hour or more, not part of .ci/run.
 test-soak: $(VENV)/dev
 	$(SINGLE) $(BIN)/python -m pytest -q -n auto -m soak
+
+# Every example and command of the pages.
+test-docs: $(VENV)/dev
+	$(SINGLE) $(BIN)/python -m pytest -q -n auto -m "not soak" tests/docs
 
 # The suites of other libraries on the plug-ins for them, in an environment of their own.
 test-peers: $(PEERS)/peers
