@@ -8,7 +8,7 @@ FLOWER := .venv-flower
 # modules are kept, because every process of a suite imports the same ones.
 SINGLE := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 
-.PHONY: demo test coverage test-slow test-soak test-peers test-flower lint bench docs wheel clean
+.PHONY: demo test coverage test-slow test-soak test-docs test-peers test-flower lint bench docs wheel clean
 
 demo: $(VENV)/demo
 	@$(BIN)/manyarms demo
@@ -27,6 +27,10 @@ test-slow: $(VENV)/dev
 # Clusters whose workers die, a service that is killed many times, long fuzzing.
 test-soak: $(VENV)/dev
 	$(SINGLE) $(BIN)/python -m pytest -q -n auto -m soak --durations=20
+
+# Every example and command of the pages.
+test-docs: $(VENV)/dev
+	$(SINGLE) $(BIN)/python -m pytest -q -n auto -m "not soak" tests/docs
 
 # The suites of other libraries on the plug-ins for them, in an environment of their own.
 test-peers: $(PEERS)/peers
