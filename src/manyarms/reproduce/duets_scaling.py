@@ -2,8 +2,8 @@
 
 DUETS Theorem 4.1 promises regret Õ(√(γ_NT·NT)) and communication Õ(γ_NT) for long horizons, whereas the
 paper's figure has T = 50. Here N = 10 and T = 50 … 3 200 with the other settings of `duets`, and DisKernelUCB
-up to T = 800 for comparison, because every pull updates its exact posterior. Each algorithm has the best β of a
-short grid at each T.
+up to T = 800 for comparison, because every pull updates its exact posterior. Each algorithm has the best β of
+a short grid at each T.
 """
 
 from __future__ import annotations

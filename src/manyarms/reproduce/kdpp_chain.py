@@ -110,18 +110,18 @@ def panels(results: Sequence[ExperimentResult]) -> Grid:
         x = runs[0].numbers["steps"]
         sizes.setdefault(title, []).append(averaged(label, x, [run.numbers["distance"] for run in runs]))
         defaults[title] = float(runs[0].numbers["default"][0])
-    return (
-        tuple(
-            Panel(
-                title, "steps", "ε₀, total variation", (*curves, _default_line(defaults[title])), log_x=True
-            )
-            for title, curves in sizes.items()
-        ),
+    return (tuple(_panel(title, curves, defaults[title]) for title, curves in sizes.items()),)
+
+
+def _panel(title: str, curves: list[Curve], default: float) -> Panel:
+    lowest, highest = 1e-5, 1.2
+    mark = Curve(
+        "default number of steps", np.full(2, default), np.array([lowest, highest]), kind="reference"
     )
-
-
-def _default_line(steps: float) -> Curve:
-    return Curve("default number of steps", np.array([steps, steps]), np.array([0.0, 1.0]), kind="reference")
+    return Panel(
+        title, "steps of the chain", "ε₀, total variation", (*curves, mark),
+        log_x=True, log_y=True, y_limits=(lowest, highest),
+    )  # fmt: skip
 
 
 def summary(results: Sequence[ExperimentResult]) -> list[SummaryRow]:

@@ -135,7 +135,7 @@ def _plan(
 ALL = tuple(POLICIES)
 SEQUENTIAL = ("EpsGreedy", "GP-UCB", "BKB")
 READINGS = tuple(CASES)
-ABALONE_BUDGETS = {(A20, FRESH): 1_000, (A1, FRESH): 1_000}
+ABALONE_BUDGETS = {(case, FRESH): 1_000 for case in READINGS}
 CADATA_BUDGETS = {
     **{(case, method): 2_000 for case in (A20, A1) for method in ("GP-UCB", "BKB")},
     **{(case, FRESH): 0 for case in (A20, A1)},
