@@ -137,6 +137,10 @@ class EngineError(ManyarmsError, RuntimeError):
     """The cluster that holds the pool cannot do the work: not safe, without workers, or losing them."""
 
 
+class StorageFullError(EngineError, OSError):
+    """The folder for stored columns has no room left, or no file can be made there."""
+
+
 class SchedulerLostError(EngineError, ConnectionError):
     """The scheduler of the cluster does not answer; a saved run can be continued on another engine."""
 
