@@ -142,7 +142,11 @@ class StorageFullError(EngineError, OSError):
 
 
 class SchedulerLostError(EngineError, ConnectionError):
-    """The scheduler of the cluster does not answer; a saved run can be continued on another engine."""
+    """The scheduler of the cluster, at `address`, does not answer; a saved run can be continued elsewhere."""
+
+    def __init__(self, message: str, address: str = "") -> None:
+        super().__init__(message)
+        self.address = address
 
 
 class NoResultsError(ManyarmsError, LookupError):
