@@ -19,6 +19,7 @@ from sqlalchemy import Connection
 
 from manyarms.campaigns.candidates import CampaignCandidates
 from manyarms.campaigns.eligible import Mask
+from manyarms.campaigns.engine_settings import EngineSettings, lost_scheduler
 from manyarms.campaigns.file_versions import Mode
 from manyarms.campaigns.import_plan import ImportSummary, check_tickets
 from manyarms.campaigns.next_batch import Proposal, propose
@@ -42,7 +43,7 @@ from manyarms.campaigns.store.keyed_asks import KeyedAsk, keep_asks, known_asks
 from manyarms.campaigns.store.schema import OPEN, TICKETS
 from manyarms.campaigns.store.store import Snapshot, Store, Ticket, now_text
 from manyarms.campaigns.store.ticket_codes import new_nonce, ticket_code
-from manyarms.errors import DamagedCampaignError, SettingsError
+from manyarms.errors import DamagedCampaignError, SchedulerLostError, SettingsError
 from manyarms.support.validation import non_negative
 
 _NOT_RECORDED = "not recorded"  # the reason of tickets from before reasons were stored
@@ -68,9 +69,16 @@ class Campaign(CampaignCandidates):
         *,
         pool: str | Path | None = None,
         progress: ProgressCallback | None = None,
+        engine: str | None = None,
     ) -> None:
-        """Open a campaign. `pool` is the path of its table, if the file has moved."""
-        self.store = Store(campaign)
+        """Open a campaign. `pool` is the path of its table, if the file has moved.
+
+        `engine` replaces the engine that the campaign was created with: "local", "disk", "recompute", or the
+        address of a Dask scheduler.
+        """
+        if engine is not None:
+            EngineSettings(engine)  # refuses what is none
+        self.store, self._engine = Store(campaign), engine
         self._progress = progress
         self._elsewhere = None if pool is None else Path(pool)
         try:
@@ -106,6 +114,7 @@ class Campaign(CampaignCandidates):
                 f"the id column cannot be called {request.id!r}: that name is reserved in results files"
             )
         refuse_existing(campaign)
+        request.on_engine().connect().close()  # says at once what is wrong with it
         source, pool = request.source().understood(request.form(), progress)
         if on_understood is not None:
             on_understood(source)
@@ -116,7 +125,8 @@ class Campaign(CampaignCandidates):
         return made
 
     def close(self) -> None:
-        """Close the database connection."""
+        """Close the connections to the database and the engine."""
+        self._disconnect()
         self.store.close()
 
     def __enter__(self) -> Campaign:
@@ -206,9 +216,14 @@ class Campaign(CampaignCandidates):
     def _proposed(self, seen: Snapshot, order: Order) -> _Ready:
         started = time.perf_counter()
         self._keep_up(seen.n_arms)
-        proposal = propose(
-            self.settings, self.current(seen), seen, order.n, order.at_most, order.until_gap, order.eligible
-        )
+        now = self.current(seen)
+        try:
+            proposal = propose(
+                self.settings, now, seen, order.n, order.at_most, order.until_gap, order.eligible
+            )
+        except SchedulerLostError as problem:
+            self._disconnect()
+            raise lost_scheduler(problem) from problem
         arms = proposal.batch.arms.tolist()
         lines = zip(
             proposal.batch.tickets.tolist(), arms, proposal.names, self.source.cells_of(arms),

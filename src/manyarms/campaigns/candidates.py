@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from manyarms.campaigns.assumptions import Units
 from manyarms.campaigns.eligible import Mask, eligible_by_condition
+from manyarms.campaigns.engine_settings import ConnectedEngine, lost_scheduler
 from manyarms.campaigns.next_batch import ModelInput, current
 from manyarms.campaigns.pool_file.fingerprints import ProgressCallback
 from manyarms.campaigns.pool_file.parts import Candidates, fitting_source, joined
@@ -18,7 +20,15 @@ from manyarms.campaigns.resolve_settings import column_spreads
 from manyarms.campaigns.settings import Settings
 from manyarms.campaigns.store import candidates as stored
 from manyarms.campaigns.store.store import Snapshot, Store, now_text
-from manyarms.errors import CampaignError, InvalidIdError, TableError, UnknownArmError, shown
+from manyarms.engines.base import Engine
+from manyarms.errors import (
+    CampaignError,
+    InvalidIdError,
+    SchedulerLostError,
+    TableError,
+    UnknownArmError,
+    shown,
+)
 from manyarms.pool.pool import Pool
 from manyarms.run.belief import Belief
 from manyarms.run.optimizer import Optimizer
@@ -34,6 +44,8 @@ class CampaignCandidates:
     _source: Candidates | None = None
     _pool: Pool | None = None
     _model_input: ModelInput | None = None
+    _engine: str | None = None  # said by the command, instead of what the campaign was created with
+    _connected: ConnectedEngine | None = None
     _belief: Belief | None = None  # of the last ask or query in this process; it only saves time
 
     # ------------------------------------------------------------------ tables
@@ -78,15 +90,34 @@ class CampaignCandidates:
     def model_input(self) -> ModelInput:
         """The settings and the prepared pool that every ask needs, made at the first use."""
         if self._model_input is None:
-            self._model_input = ModelInput.of(self.settings, self.pool, self.source.starts[1:])
+            found = ModelInput.of(self.settings, self.pool, self.source.starts[1:])
+            self._model_input = replace(found, engine=self._connected_engine())
         return self._model_input
+
+    def _connected_engine(self) -> Engine | None:
+        """The engine of this campaign, connected at the first use."""
+        if self._connected is None:
+            self._connected = self.settings.on_engine.elsewhere(self._engine).connect()
+        return self._connected.engine
+
+    def _disconnect(self) -> None:
+        """Let go of the engine, and of what it holds."""
+        connected, self._connected = self._connected, None
+        self._model_input = self._belief = None
+        if connected is not None:
+            connected.close()
 
     def current(self, seen: Snapshot) -> tuple[Optimizer, Units]:
         """The run with every result of a snapshot used, and the units of its rewards.
 
         The columns that the last call computed are used again where they still apply.
         """
-        run, units = current(self.model_input, seen, self._belief)
+        model_input = self.model_input
+        try:
+            run, units = current(model_input, seen, self._belief)
+        except SchedulerLostError as problem:
+            self._disconnect()  # the next call connects again
+            raise lost_scheduler(problem) from problem
         self._belief = run.state.belief
         return run, units
 

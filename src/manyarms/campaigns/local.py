@@ -34,10 +34,13 @@ class LocalCampaign:
         *,
         pool: str | Path | None = None,
         progress: ProgressCallback | None = None,
+        engine: str | None = None,
     ) -> None:
-        """Open a campaign. `pool` is the path of its table, if the file has moved."""
+        """Open a campaign; the arguments are those of `Campaign`."""
         self.inner: Campaign = (
-            campaign if isinstance(campaign, Campaign) else Campaign(campaign, pool=pool, progress=progress)
+            campaign
+            if isinstance(campaign, Campaign)
+            else Campaign(campaign, pool=pool, progress=progress, engine=engine)
         )
 
     @property

@@ -25,6 +25,7 @@ from manyarms.campaigns.certify import certificate_in_units, check_gap
 from manyarms.campaigns.resolve_settings import prepared_for
 from manyarms.campaigns.settings import Settings
 from manyarms.campaigns.store.store import Snapshot, StoredResult
+from manyarms.engines.base import Engine
 from manyarms.errors import InvalidParameterError
 from manyarms.learning import Prepared
 from manyarms.learning.prepared_pool import takes
@@ -85,6 +86,7 @@ class ModelInput:
     pool: Pool
     prepared: Prepared | None = None
     prepared_at: int = 0  # the number of arms when the features were last prepared from scratch
+    engine: Engine | None = None  # where all candidates are held; None: in this process
 
     @classmethod
     def of(cls, settings: Settings, pool: Pool, sizes: Sequence[int] = ()) -> ModelInput:
@@ -112,7 +114,8 @@ class ModelInput:
     def only(self, arms: Ints) -> ModelInput:
         """The same with these candidates only."""
         few = Pool(self.pool.take(arms), max_memory=self.pool.max_memory)
-        return replace(self, pool=few, prepared=self.prepared and replace(self.prepared, pool=few))
+        prepared = self.prepared and replace(self.prepared, pool=few)
+        return replace(self, pool=few, prepared=prepared, engine=None)
 
     def assumed(self, seen: Snapshot) -> tuple[Policy, Units]:
         """The policy, and the units of its rewards."""
@@ -124,7 +127,9 @@ class ModelInput:
 
     def context(self, policy: Policy) -> RunContext:
         """The context of a run on these candidates."""
-        return RunContext.checked(self.pool, policy, **self.settings.run_settings(), prepared=self.prepared)
+        return RunContext.checked(
+            self.pool, policy, **self.settings.run_settings(), prepared=self.prepared, engine=self.engine
+        )
 
 
 def values_of(seen: Snapshot) -> list[tuple[int, float]]:

@@ -46,11 +46,19 @@ class Campaign:
     """
 
     def __init__(
-        self, campaign: str | Path, *, pool: str | Path | None = None, frames: str | None = None
+        self,
+        campaign: str | Path,
+        *,
+        pool: str | Path | None = None,
+        frames: str | None = None,
+        engine: str | None = None,
     ) -> None:
-        """Open a campaign. `pool` is the path of its table, if the file has moved."""
+        """Open a campaign. `pool` is the path of its table, if the file has moved.
+
+        `engine` replaces the engine that the campaign was created with (docs/scale.md).
+        """
         self._frames = _checked_library(frames)
-        self._inner: CampaignAccess = LocalCampaign(campaign, pool=pool)
+        self._inner: CampaignAccess = LocalCampaign(campaign, pool=pool, engine=engine)
 
     @classmethod
     def over(cls, access: CampaignAccess, frames: str | None = None) -> Campaign:

@@ -57,6 +57,7 @@ def resolve(request: Request, source: Source, pool: Pool) -> Settings:
         max_failures=count("max_failures", request.max_failures) if request.max_failures else None,
         storage=storage, assumptions=(*assumptions, *more),
         columns=column_spreads(prepared, source.blocks(pool.names or [])),
+        engine=request.on_engine().to_plain(),
     )  # fmt: skip
     policy = settings.build_policy(None if settings.learned else NOISE_SHARE)
     Optimizer(pool, policy, **settings.run_settings(), prepared=prepared)

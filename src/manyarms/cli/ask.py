@@ -20,6 +20,7 @@ from manyarms.cli.opening import opened
 from manyarms.cli.output import (
     SHOWN_COLUMNS,
     CampaignArgument,
+    EngineOption,
     ForceOption,
     JsonOption,
     PoolOption,
@@ -84,6 +85,7 @@ def ask(
     eligible_ids: EligibleIds = None,
     force: ForceOption = False,
     pool: PoolOption = None,
+    engine: EngineOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Choose the next candidates to measure and hand out a ticket for each."""
@@ -95,7 +97,7 @@ def ask(
         raise typer.BadParameter("--lease must be a finite number of seconds")
     with (
         bar("fingerprints", quiet=as_json) as progress,
-        opened(campaign, pool, progress) as found,
+        opened(campaign, pool, progress, engine=engine) as found,
     ):
         delivery = _Delivery(found, out, force, as_json)
         if again:
