@@ -65,6 +65,7 @@ def create_app(
         if mailbox is not None:
             mailbox.close()
         stored_tokens.close()
+        place.close()
 
     app = FastAPI(
         title="manyarms",
