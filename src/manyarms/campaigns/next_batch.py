@@ -25,6 +25,7 @@ from manyarms.campaigns.certify import certificate_in_units, check_gap
 from manyarms.campaigns.resolve_settings import prepared_for
 from manyarms.campaigns.settings import Settings
 from manyarms.campaigns.store.store import Snapshot, StoredResult
+from manyarms.embeddings.grouped_nystrom import GroupedNystrom
 from manyarms.engines.base import Engine
 from manyarms.errors import InvalidParameterError
 from manyarms.learning import Prepared
@@ -165,16 +166,23 @@ def _current(model_input: ModelInput, seen: Snapshot, warm: Belief | None) -> tu
     if saved is not None:
         saved, arms = saved.restricted(arms)
     few = model_input.only(arms).context(policy)
-    state = _restored(few, saved, again, corrected)
+    state = _restored(few, saved, again, corrected, None if warm is None else warm.state.grouped)
+    embedding = state.belief.state.grouped
     state = with_feedback(few, _told(few, state, units, _among(seen, arms)))
     few, state = _thinned(few, state, most_inducing(model_input.pool.n_arms), len(_fresh(seen)))
     learned = CompactState.of(few, state).expanded(arms, model_input.pool.n_arms)
     context = replace(context, policy=few.policy)
-    return Optimizer.of(context, learned.on(context, warm)), units
+    return Optimizer.of(context, learned.on(context, warm, embedding)), units
 
 
-def _restored(context: RunContext, saved: CompactState | None, again: bool, corrected: bool) -> RunState:
-    """The saved run.
+def _restored(
+    context: RunContext,
+    saved: CompactState | None,
+    again: bool,
+    corrected: bool,
+    embedding: GroupedNystrom | None = None,
+) -> RunState:
+    """The saved run; an `embedding` that it shares saves time.
 
     With `again`, it is under a model learned anew, because its features were prepared again. With
     `corrected`, only its tickets, design and counters are kept: a result that it includes has changed.
@@ -182,7 +190,7 @@ def _restored(context: RunContext, saved: CompactState | None, again: bool, corr
     if saved is None:
         return RunState.initial(context)
     if not again and not corrected:
-        return saved.on(context)
+        return saved.on(context, embedding=embedding)
     initial = RunState.initial(context)
     kept = {name: getattr(saved, name) for name in ("tickets", "design", "n_batches", "n_feedbacks")}
     if corrected:
