@@ -214,7 +214,7 @@ class Sparse(Policy):
 
     oversampling: float | str = 2.0
     inducing: str = "fresh"
-    compaction: float = 4.0
+    compaction: float = 2.0
 
     def __post_init__(self) -> None:
         at_least_one("compaction", self.compaction)

@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyarms.support.validation import Ints
 
+_NO_ARMS, _NO_LIMITS = np.empty(0, dtype=np.int64), np.empty(0)
+
 
 @dataclass(frozen=True)
 class OpenArms:
@@ -52,12 +54,15 @@ class Allowance:
         mask: NDArray[np.bool_] | None = None,
     ) -> None:
         self.n_arms, self.times, self.mask = n_arms, times, mask
+        self._changed: dict[int, float] = {}  # what `take` and `close` changed
         given = exceptions or {}
+        if not given:
+            self._arms, self._limits = _NO_ARMS, _NO_LIMITS
+            return
         arms = np.fromiter(given.keys(), dtype=np.int64, count=len(given))
         order = np.argsort(arms)
         self._arms = arms[order]
         self._limits = np.fromiter(given.values(), dtype=np.float64, count=len(given))[order]
-        self._changed: dict[int, float] = {}  # what `take` and `close` changed
 
     @classmethod
     def of(cls, times: ArrayLike) -> Allowance:
@@ -99,6 +104,8 @@ class Allowance:
     @property
     def total(self) -> float:
         """The number of pulls that are allowed in all."""
+        if self.mask is None and not len(self._arms) and not self._changed:
+            return max(self.times, 0.0) * self.n_arms
         exceptions = dict(zip(self._arms.tolist(), self._limits.tolist(), strict=True)) | self._changed
         if self.mask is not None:
             exceptions = {arm: times for arm, times in exceptions.items() if self.mask[arm]}
@@ -137,6 +144,8 @@ class Allowance:
 
     def _exceptional(self) -> Ints:
         """The arms that may be chosen if the others may not, or the other way round, in order."""
+        if not len(self._arms) and not self._changed:
+            return self._arms
         ordinary = self.times > 0
         arms = self._arms[(self._limits > 0) != ordinary]
         if not self._changed:

@@ -55,7 +55,9 @@ class Eligibility:
 
     @property
     def others(self) -> Allowance:
-        """The number of times that each arm may be chosen after those that come first."""
+        """The number of times that each arm may be chosen after those that come first; only to be read."""
+        if not len(self.first):
+            return self.allowance
         others = self.allowance.copy()
         others.close(self.first.tolist())
         return others

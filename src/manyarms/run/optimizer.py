@@ -27,6 +27,7 @@ from manyarms.policies import Policy
 from manyarms.pool.pool import Pool
 from manyarms.posterior.history import History
 from manyarms.posterior.posterior import Posterior
+from manyarms.posterior.storage import AUTO
 from manyarms.run import asking, telling
 from manyarms.run.best import Best
 from manyarms.run.context import RunContext
@@ -60,7 +61,8 @@ class Optimizer(OnDomains, Frames):
     repeats: "allow", "forbid", the largest number of pulls of one arm, or "fresh", which offers an arm again
         only after all have been tried. The default is "fresh" if the model is learned, otherwise "allow".
     max_failures: the number of failed pulls after which an arm is not offered again; None for no limit.
-    storage: the type of the stored columns; "float32" halves the memory.
+    storage: the type of the stored columns, "float64" or "float32", which halves memory and time. By default,
+        "float32" for 200 000 arms or more with at least three features, if the posterior is a sketch.
     lazy: if False, every upper bound is computed for every pick. This is slow and serves as a reference.
     minimize: search for the smallest reward instead of the largest.
     prepared: the result of `manyarms.learning.prepare` for this pool, if it has been computed already.
@@ -80,7 +82,7 @@ class Optimizer(OnDomains, Frames):
         budget: int | None = None,
         repeats: str | int | None = None,
         max_failures: int | None = 1,
-        storage: DTypeLike = np.float64,
+        storage: DTypeLike = AUTO,
         lazy: bool = True,
         minimize: bool = False,
         prepared: Prepared | None = None,
