@@ -2,8 +2,8 @@
 
     python -m benchmarks.box_runs FOLDER manyarms BoTorch Optuna-GP --seeds 10 --minutes 8
 
-does the runs that FOLDER does not have yet, seed by seed, and stops before a run that is expected to end after
-the time given. `continuous.best_values` reads the folder if it is named by `MANYARMS_BOX_RUNS`.
+does the runs that FOLDER does not have yet, seed by seed, and stops before a run that is expected to end
+after the time given. `continuous.best_values` reads the folder if it is named by `MANYARMS_BOX_RUNS`.
 """
 
 from __future__ import annotations
