@@ -1,4 +1,4 @@
-"""A policy with `max_inducing`: which arms stay in its sketch, and that its posterior is the one on these arms."""
+"""A policy with `max_inducing`: which arms stay in the sketch; the posterior is the one on these arms."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_draw_that_is_small_enough_is_that_of_the_other_rule() -> None:
 
 
 def test_a_thinned_draw_has_the_best_arms_and_the_others_with_equal_probability() -> None:
-    """4 000 draws: each of the 20 other arms is in 4/20 of them (χ² with 19 degrees of freedom, α = 0.001)."""
+    """4 000 draws: each of the 20 other arms is in 4/20 of them (χ², 19 degrees of freedom, α = 0.001)."""
     rule, rng, times = AtMost(LeverageScores(2.0), 8), np.random.default_rng(0), np.zeros(24)
     for _ in range(4000):
         drawn = rule.draw(candidates(24), rng).arms
@@ -143,5 +143,5 @@ def test_wrong_bounds_are_refused(wrong: object) -> None:
 
 
 def test_a_contextual_bandit_has_a_bound_of_its_own() -> None:
-    with pytest.raises(InvalidParameterError, match="max_inducing.*ContextualBandit"):
+    with pytest.raises(InvalidParameterError, match=r"max_inducing.*ContextualBandit"):
         ma.ContextualBandit(ma.BKB(kernel=ma.RBF(), max_inducing=10))
