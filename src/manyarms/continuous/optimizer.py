@@ -24,7 +24,7 @@ from manyarms.continuous.partition import Partition
 from manyarms.engines.base import Engine
 from manyarms.errors import CheckpointError, InvalidParameterError
 from manyarms.kernels.log_features import LogFeatures
-from manyarms.policies import Policy, default_policy
+from manyarms.policies import Policy, Sparse, default_policy
 from manyarms.pool.pool import Pool
 from manyarms.run import checkpoint
 from manyarms.run.asking import handed_out, requested_size
@@ -255,7 +255,8 @@ def _suitable(policy: Policy, box: Box, repeats: str | int | None) -> Policy:
         rule = "one that chooses by upper bounds on inducing points, such as BKB, BBKB, GPUCB or GPBUCB"
         raise InvalidParameterError("policy", type(policy).__name__, rule)
     if policy.kernel == "auto":
-        return policy
+        unbounded = isinstance(policy, Sparse) and policy.max_inducing is None
+        return replace(policy, max_inducing=learned.MAX_INDUCING) if unbounded else policy  # type: ignore[call-arg]
     if repeats not in (None, "allow"):
         raise InvalidParameterError("repeats", repeats, "'allow' for a box with a given kernel")
     axes = np.flatnonzero(box.log).tolist()
