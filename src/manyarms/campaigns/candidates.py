@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from manyarms.campaigns.assumptions import Units
-from manyarms.campaigns.eligible import Mask, eligible_by_condition
+from manyarms.campaigns.eligible import Mask, column_labels, eligible_by_condition
 from manyarms.campaigns.next_batch import ModelInput, current
 from manyarms.campaigns.pool_file.fingerprints import ProgressCallback
 from manyarms.campaigns.pool_file.parts import Candidates, fitting_source, joined
@@ -20,6 +20,7 @@ from manyarms.campaigns.store import candidates as stored
 from manyarms.campaigns.store.store import Snapshot, Store, now_text
 from manyarms.errors import CampaignError, InvalidIdError, TableError, UnknownArmError, shown
 from manyarms.pool.pool import Pool
+from manyarms.run.batch_structure import BatchStructure
 from manyarms.run.belief import Belief
 from manyarms.run.optimizer import Optimizer
 
@@ -184,6 +185,15 @@ class CampaignCandidates:
         if ids is not None:
             masks.append(self.eligible_among(ids))
         return None if not masks else masks[0] if len(masks) == 1 else masks[0] & masks[1]
+
+    def structure(
+        self, same: str | None = None, at_most: Sequence[tuple[str, int]] = ()
+    ) -> BatchStructure | None:
+        """Rules for one batch: a column in which all have the same value, and limits for values of others."""
+        if same is None and not at_most:
+            return None
+        labels = None if same is None else column_labels(same, self.source)
+        return BatchStructure(labels, [(column_labels(name, self.source), most) for name, most in at_most])
 
     def eligible_among(self, ids: Mapping[str, str]) -> Mask:
         """The candidates with these ids, as a mask. Each maps to the place that an error names."""

@@ -91,8 +91,9 @@ class Allowance:
     def __getitem__(self, arm: int) -> float:
         if self.mask is not None and not self.mask[arm]:
             return 0.0
-        rooms = zip(self._limited, self._taken, strict=True)
-        return min([self._times_of(int(arm)), *(each.most - taken[each.groups[arm]] for each, taken in rooms)])
+        limited = zip(self._limited, self._taken, strict=True)
+        rooms = [limit.most - int(taken[limit.groups[arm]]) for limit, taken in limited]
+        return min([self._times_of(int(arm)), *rooms])
 
     def close(self, arms: Iterable[int]) -> None:
         """Exclude these arms."""
@@ -108,8 +109,8 @@ class Allowance:
                 group = limit.groups[arm]
                 taken[group] += 1
                 if taken[group] == limit.most:
-                    others = limit.groups != group
-                    self.mask = others if self.mask is None else self.mask & others  # others share the old mask
+                    others = limit.groups != group  # a new mask: copies of this allowance share the old one
+                    self.mask = others if self.mask is None else self.mask & others
 
     def take_possible(self, arms: Iterable[int]) -> list[int]:
         """Take these arms in order, leaving out those that may not be chosen any more; returns the others."""

@@ -1,7 +1,7 @@
 """How the arms of one batch must belong together: all with the same value, or few with any one value.
 
-A plate has one temperature; a supplier delivers at most eight compounds; four instruments share the work. Such
-rules are about columns that need not be features, so labels are given for all arms.
+A plate has one temperature; a supplier delivers at most eight compounds; four instruments share the work.
+Such rules are about columns that need not be features, so labels are given for all arms.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The group that all arms of a batch belong to, if they must have something in common (`BatchStructure.same`)."""
+"""The group that all arms of a batch belong to, if they must have a label in common (`BatchStructure`)."""
 
 from __future__ import annotations
 
