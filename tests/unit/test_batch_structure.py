@@ -120,9 +120,7 @@ def test_a_batch_that_cannot_be_is_refused_and_nothing_changes(rng):
 def test_limits_that_exclude_each_other_are_refused(rng):
     """Rows and columns of a 2 × 2 table with one arm allowed in each: three arms are never possible."""
     run = ma.Optimizer(ma.Pool(rng.uniform(size=(4, 2))), POLICIES[0], seed=0)
-    run.tell(
-        arms=[0, 1, 2, 3], rewards=[9.0, 0.0, 0.0, 0.0]
-    )  # arm 0 is the first choice
+    run.tell(arms=[0, 1, 2, 3], rewards=[9.0, 0.0, 0.0, 0.0])  # arm 0 is the first choice
     rows, columns = np.array([0, 0, 0, 1]), np.array([0, 1, 2, 0])
     structure = ma.BatchStructure(at_most=[(rows, 1), (columns, 1)])
     with pytest.raises(NothingToAskError, match=r"2 arms were asked for, but after 1 of them"):

@@ -210,6 +210,7 @@ class Campaign(CampaignCandidates):
     def _proposed(self, seen: Snapshot, order: Order) -> _Ready:
         started = time.perf_counter()
         self._keep_up(seen.n_arms)
+        self.check_columns(seen)
         proposal = propose(self.settings, self.current(seen), seen, order)
         arms = proposal.batch.arms.tolist()
         lines = zip(

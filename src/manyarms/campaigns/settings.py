@@ -129,6 +129,7 @@ class Settings:
     storage: str
     assumptions: tuple[str, ...]
     columns: tuple[tuple[str, float], ...] = ()  # name and spread of each numeric column of a learned model
+    features_chosen: bool = True  # whether the user named the features; otherwise all usable columns are
 
     @property
     def learned(self) -> bool:
