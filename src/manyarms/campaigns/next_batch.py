@@ -22,6 +22,7 @@ import numpy as np
 
 from manyarms.campaigns.assumptions import Units, assumed_units, grouped, most_inducing
 from manyarms.campaigns.certify import certificate_in_units, check_gap
+from manyarms.campaigns.orders import Order
 from manyarms.campaigns.resolve_settings import prepared_for
 from manyarms.campaigns.settings import Settings
 from manyarms.campaigns.store.store import Snapshot, StoredResult
@@ -245,10 +246,7 @@ def propose(
     settings: Settings,
     now: tuple[Optimizer, Units],
     seen: Snapshot,
-    n: int | None,
-    at_most: int | None,
-    until_gap: float | None = None,
-    eligible: Any = None,
+    order: Order,
 ) -> Proposal:
     """The next batch of a run: ended by the stopping rule, limited to `at_most`, or of exactly n candidates.
 
@@ -256,9 +254,10 @@ def propose(
     """
     run, units = now
     certificate = certificate_in_units(run, units, settings)
-    if until_gap is not None:
-        check_gap(certificate, until_gap)
-    batch = run.ask(n, at_most=at_most, eligible=_allowed(run.pool.n_arms, eligible, seen.excluded))
+    if order.until_gap is not None:
+        check_gap(certificate, order.until_gap)
+    allowed = _allowed(run.pool.n_arms, order.eligible, seen.excluded)
+    batch = run.ask(order.n, at_most=order.at_most, eligible=allowed, structure=order.structure)
     record = run.trace[-1]
     facts = {
         "number": seen.batches + 1, "size": len(batch), "ended_because": batch.ended_because,

@@ -24,7 +24,6 @@ from manyarms.run.context import RunContext
 from manyarms.run.reward_scale import RewardScale
 from manyarms.run.state import RunState
 from manyarms.sketch.at_most import AtMost
-from manyarms.sketch.inducing import KDPP, Candidates, Draw, IncrementalLeverage, LeverageScores
 from manyarms.sketch.inducing import (
     KDPP,
     Candidates,
