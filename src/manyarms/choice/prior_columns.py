@@ -17,6 +17,7 @@ from manyarms.embeddings import Embedding
 from manyarms.engines.base import keeps
 from manyarms.pool.pool import Pool
 from manyarms.posterior.shard import Shard, Version
+from manyarms.support.column_room import ColumnRoom
 from manyarms.support.column_store import Columns
 from manyarms.support.compiled import worthwhile
 from manyarms.support.validation import Floats, Ints
@@ -25,14 +26,25 @@ from manyarms.support.validation import Floats, Ints
 class PriorColumns:
     """p(x) of the arms of a shard: stored, or computed again at each use."""
 
-    def __init__(self, pool: Pool, feature_map: Embedding, storage: np.dtype[Any], stored: bool) -> None:
+    def __init__(
+        self, pool: Pool, room: ColumnRoom, feature_map: Embedding, storage: np.dtype[Any], stored: bool
+    ) -> None:
         self.pool, self.feature_map = pool, feature_map
         self._columns: Columns | None = None
         self._names: NDArray[np.uint64] | None = None
         if stored:
-            self._columns = Columns(pool.n_arms, storage, feature_map.dimension)
-            for where, block in pool.blocks(bytes_per_arm=16 * feature_map.dimension):
-                self._columns.write(where, 0, feature_map.matrix(block))
+            m = feature_map.dimension
+            self._columns = room.columns(pool.n_arms, storage, pool.n_arms)
+            self._columns.reserve(m)
+            self._columns.remember(0, m, pool.block_rows(16 * m), self._fill)
+            if self._columns.stored:
+                self._fill(self._columns, slice(0, pool.n_arms))
+
+    def _fill(self, columns: Columns, rows: slice) -> None:
+        """Write p of these rows."""
+        size = 16 * self.feature_map.dimension
+        for where, block in self.pool.blocks(size, rows.start, stop=rows.stop):
+            columns.write(where, 0, self.feature_map.matrix(block))
 
     def forms(self, vectors: Floats, n_arms: int) -> Floats:
         """vᵀp(x) of every arm for each column v of the M × r matrix `vectors`: r × arms.

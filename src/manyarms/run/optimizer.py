@@ -29,6 +29,7 @@ from manyarms.posterior.history import History
 from manyarms.posterior.posterior import Posterior
 from manyarms.posterior.storage import AUTO
 from manyarms.run import asking, telling
+from manyarms.run.batch_structure import BatchStructure
 from manyarms.run.best import Best
 from manyarms.run.context import RunContext
 from manyarms.run.domains import Domain, OnDomains
@@ -118,7 +119,12 @@ class Optimizer(OnDomains, Frames):
     # ------------------------------------------------------------------ asking and telling
 
     def ask(
-        self, n: int | None = None, *, at_most: int | None = None, eligible: ArrayLike | None = None
+        self,
+        n: int | None = None,
+        *,
+        at_most: int | None = None,
+        eligible: ArrayLike | None = None,
+        structure: BatchStructure | None = None,
     ) -> Batch:
         """The next arms to evaluate, each with a ticket.
 
@@ -128,8 +134,9 @@ class Optimizer(OnDomains, Frames):
         at_most: the largest size of a batch that the stopping rule ends.
         eligible: the arms that this batch may contain, as a boolean mask over all arms, indices or ids
             (whole numbers are always indices).
+        structure: rules for the arms of this batch together, such as one temperature for all of them.
         """
-        wanted = asking.request(self._context, self._state, n, at_most, eligible)
+        wanted = asking.request(self._context, self._state, n, at_most, eligible, structure)
         with threads_for(self.pool.n_arms):
             if self._ahead is None:
                 self._ahead = with_feedback(self._context, self._state)

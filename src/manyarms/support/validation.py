@@ -31,6 +31,11 @@ def _number(name: str, value: Any, fits: Callable[[float], bool], rule: str) -> 
     return number
 
 
+def finite(name: str, value: Any) -> float:
+    """A finite number."""
+    return _number(name, value, lambda _x: True, "a finite number")
+
+
 def positive(name: str, value: Any) -> float:
     """A finite number above zero."""
     return _number(name, value, lambda x: x > 0, "a positive finite number")
