@@ -8,7 +8,7 @@ FLOWER := .venv-flower
 # modules are kept, because every process of a suite imports the same ones.
 SINGLE := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 
-.PHONY: demo test coverage test-slow test-soak test-peers test-flower lint bench docs wheel clean
+.PHONY: demo test coverage test-slow test-soak test-docs test-peers test-flower lint bench reproduce docs wheel clean
 
 demo: $(VENV)/demo
 	@$(BIN)/manyarms demo
@@ -28,6 +28,10 @@ test-slow: $(VENV)/dev
 test-soak: $(VENV)/dev
 	$(SINGLE) $(BIN)/python -m pytest -q -n auto -m soak --durations=20
 
+# Every example and command of the pages.
+test-docs: $(VENV)/dev
+	$(SINGLE) $(BIN)/python -m pytest -q -n auto -m "not soak" tests/docs
+
 # The suites of other libraries on the plug-ins for them, in an environment of their own.
 test-peers: $(PEERS)/peers
 	$(SINGLE) SCIPY_ARRAY_API=1 $(PEERS)/bin/python -m pytest -q -rA tests/peers
@@ -43,6 +47,11 @@ lint: $(VENV)/dev
 
 bench: $(VENV)/dev
 	$(SINGLE) $(BIN)/python -m benchmarks
+
+# Every figure of docs/reproduction.md, into reproduction/; run it again to continue. `make reproduce DATA=DIR` names
+# the folder with the real data (MANYARMS_DATA otherwise); figures whose data is missing are named and left out.
+reproduce: $(VENV)/dev
+	$(SINGLE) $(BIN)/manyarms reproduce all $(if $(DATA),--data-home $(DATA))
 
 # The documentation site, build/docs/html/index.html; a warning or a broken link is an error.
 docs: $(VENV)/docs

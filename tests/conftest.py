@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
+
+from tests.campaigns.server import running_server
 
 with contextlib.suppress(ImportError):  # `make test-peers` and `make test-flower` have no property tests
     from hypothesis import HealthCheck, settings
@@ -38,3 +41,10 @@ def pytest_xdist_auto_num_workers() -> int:
 def rng() -> np.random.Generator:
     """A generator of the test's own, so that its numbers do not depend on which tests ran before."""
     return np.random.default_rng(7)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[str]:
+    """The address of a PostgreSQL server, which runs as long as the tests do."""
+    with running_server() as address:
+        yield address
