@@ -79,6 +79,7 @@ def create_app(
         if mailbox is not None:
             mailbox.close()
         stored_tokens.close()
+        place.close()
 
     app = FastAPI(
         title="manyarms",

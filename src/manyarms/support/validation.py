@@ -115,6 +115,8 @@ def as_array(name: str, values: Any) -> NDArray[Any]:
 
 def arm_indices(arms: ArrayLike, n_arms: int) -> Ints:
     """`arms` as a vector of integer indices into a pool of `n_arms`; negative indices are refused."""
+    if type(arms) is np.ndarray and arms.shape == (1,) and arms.dtype == np.int64 and 0 <= arms[0] < n_arms:
+        return arms.copy()  # the common case of a run that chooses one arm at a time
     try:
         array = np.atleast_1d(np.asarray(arms))
     except ValueError:  # ragged
