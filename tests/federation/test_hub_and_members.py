@@ -286,7 +286,7 @@ def test_files_of_others_are_refused(tmp_path: Path) -> None:
     problem, hub, _ = started(tmp_path)
     with pytest.raises(errors.RunFileError, match="belongs to agent 0"):
         Member.join(problem.agent_file(0), problem.invitations[1], problem.table.pool)
-    with pytest.raises(errors.RunFileError, match="not a file of"):
+    with pytest.raises(errors.RunFileError, match="the file of an agent, not the file of a run"):
         Hub(problem.agent_file(0), problem.table.pool)
     with pytest.raises(errors.RunFileError, match="not the candidates"):
         Hub(problem.run_file, problem.table.pool.first(100))
