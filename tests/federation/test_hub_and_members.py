@@ -292,7 +292,7 @@ def test_files_of_others_are_refused(tmp_path: Path) -> None:
         Hub(problem.run_file, problem.table.pool.first(100))
     with pytest.raises(errors.RunFileError, match="no such file"):
         RunFile(tmp_path / "absent.agents")
-    with pytest.raises(errors.RunFileError, match="nobody can be invited: all agents"):
+    with pytest.raises(errors.RunFileError, match="all 3 agents are invited already"):
         hub.file.invite(None, 0.0)
     assert problem.run_file.stat().st_mode & 0o077 == 0
     assert problem.agent_file(0).stat().st_mode & 0o077 == 0
