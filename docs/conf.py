@@ -18,6 +18,9 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "plain_docstrings", "remainin
 exclude_patterns = ["_ext"]
 html_theme = "furo"
 highlight_language = "text"  # formulas and messages are not Python
+html_theme_options = {
+    "light_css_variables": {"code-font-size": "var(--font-size--small--2)"}  # fits about 96 characters
+}
 html_title = f"manyarms {version}"
 nitpicky = False
 myst_heading_anchors = 4
