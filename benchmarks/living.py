@@ -182,7 +182,7 @@ def bumps(n_arms: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def measure(arm: object) -> float:
-    """Measure a candidate of `many_batches`: its true value plus noise drawn from the number of the ticket."""
+    """Measure a candidate of `many_batches`: its true value plus noise drawn from the ticket's number."""
     truth = np.load("truth.npy", mmap_mode="r")
     rng = np.random.default_rng((1, arm.ticket))  # type: ignore[attr-defined]
     return float(truth[arm.index] + NOISE * rng.standard_normal())  # type: ignore[attr-defined]

@@ -1,8 +1,8 @@
 """A service that keeps its model does what a new process would do for every single act.
 
-The same random acts (asks, results that come late or fail, forgotten tickets, corrections) go to a service that
-stays alive, and to a copy of the campaign on which a new process does each act. Tickets, candidates, reasons and
-predictions must be equal to the last bit.
+The same random acts (asks, results that come late or fail, forgotten tickets, corrections) go to a service
+that stays alive, and to a copy of the campaign on which a new process does each act. Tickets, candidates,
+reasons and predictions must be equal to the last bit.
 """
 
 from __future__ import annotations
