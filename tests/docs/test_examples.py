@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+import manyarms as ma
 from tests.docs.pages import ROOT, blocks, run_page
 from tests.docs.stages import stage_of
 
@@ -46,6 +47,11 @@ def test_quick_examples_run(page: str) -> None:
 def test_no_page_is_left_out() -> None:
     assert set(PAGES) == set(ALL) - WITHOUT_EXAMPLES
     assert set(PAGES) >= IN_PEERS | IN_TORCH | CLUSTERS | set(QUICK)
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    assert [name for name in ma.__all__ if not re.search(rf"[ .]{name}\b", text)] == []
 
 
 def test_a_failing_example_is_found(tmp_path) -> None:
