@@ -3,9 +3,9 @@
 The later, published version of S-GP-TS (NeurIPS 2021) screens molecules in large batches. Its library is
 replaced by the Enamine library with docking scores: 49 706 molecules, Morgan fingerprints of 1 024 bits, and
 the Tanimoto kernel. Chosen here: minus the docking score, standardised, as reward; noise of 0.3 standard
-deviations; λ = 0.09; 2 000 evaluations; α = 1; M = 1 000; inducing molecules by a k-DPP of 100 (in the full mode
-also by leverage scores, which keep most of the molecules evaluated and take several times longer). What counts
-is the recall, the fraction of the best 1 % of the molecules that have been evaluated.
+deviations; λ = 0.09; 2 000 evaluations; α = 1; M = 1 000; inducing molecules by a k-DPP of 100 (in the full
+mode also by leverage scores, which keep most of the molecules evaluated and take several times longer). What
+counts is the recall, the fraction of the best 1 % of the molecules that have been evaluated.
 """
 
 from __future__ import annotations
