@@ -80,7 +80,7 @@ def run_one(job: Job, data_home: Path | None) -> JobOutcome:
 
 
 def panels(results: Sequence[ExperimentResult]) -> Grid:
-    """Regret above CPU seconds, one column per case. A uniform choice, far above all, is in the summary only."""
+    """Regret above CPU seconds, one column per case; a uniform choice, far above all, is left out."""
     cases = grouped(results)
     return (
         tuple(panel_of(case, "cumulative regret", "regret", methods) for case, methods in cases.items()),
