@@ -34,7 +34,7 @@ def test_a_run_leaves_raw_data_figures_summary_and_manifest(whole: tuple[Path, R
     folder, report = whole
     keys = ["one--seed0", "one--seed1", "three--seed0", "three--seed1"]
     expected = {f"{kind}/{key}.csv.gz" for kind in ("raw", "timings") for key in keys}
-    assert files(folder) == expected | {"toy.png", "toy.svg", "summary.csv", "manifest.json"}
+    assert files(folder) == expected | {"toy.png", "toy.svg", "summary.csv", "summary.md", "manifest.json"}
     manifest = json.loads((folder / "manifest.json").read_text())
     assert {"commit", "versions", "machine", "when", "paper", "band"} <= set(manifest)
     assert manifest["seeds"] == [0, 1]
