@@ -123,7 +123,12 @@ def test_an_ask_without_its_scheduler_fails_clearly_and_hands_out_nothing(table:
 def test_a_campaign_on_a_cluster_asks_for_the_same_candidates(table: Path) -> None:
     plain, _ = new(table, "plain.db")
     expected = batches(plain, None)
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
+    options = {
+        "n_workers": 2,
+        "threads_per_worker": 1,
+        "dashboard_address": "127.0.0.1:0",
+        "silence_logs": 50,
+    }
     with LocalCluster(**options) as cluster:
         where, result = new(table, "c.db", "--engine", cluster.scheduler_address)
         assert result.exit_code == 0, result.output
@@ -140,7 +145,12 @@ def test_a_campaign_on_a_cluster_asks_for_the_same_candidates(table: Path) -> No
 def test_the_scheduler_dies_between_two_asks_of_one_process(table: Path) -> None:
     plain, _ = new(table, "plain.db")
     expected = batches(plain, None, 1)
-    options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
+    options = {
+        "n_workers": 1,
+        "threads_per_worker": 1,
+        "dashboard_address": "127.0.0.1:0",
+        "silence_logs": 50,
+    }
     with LocalCluster(**options) as cluster:
         where, _ = new(table, "c.db", "--engine", cluster.scheduler_address)
         with Campaign(where) as campaign:
@@ -162,7 +172,7 @@ def measure(arm):
 
 if __name__ == "__main__":
     pool = ma.Pool(np.random.default_rng(0).random((2000, 2)))
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster:
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=50) as cluster:
         with Client(cluster) as client:
             settings = {"budget": 60, "seed": 1}
             here = ma.maximize(measure, pool, **settings)
