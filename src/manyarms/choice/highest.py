@@ -18,6 +18,7 @@ from manyarms.support.validation import Floats, Ints
 
 TIE = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-6}
 _NOTHING = -np.inf
+_PART = 1 << 18  # arms that are sorted together
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,8 +107,7 @@ def highest_in(
     """The highest bounds of one shard; `skip` are arms of the pool that are left out."""
     bounds, scale = _open_bounds(shard, version, rule, may)
     bounds[shard.local(skip)] = _NOTHING
-    some = most < len(bounds)
-    places = np.argpartition(-bounds, most)[: most + 1] if some else np.arange(len(bounds))
+    places = _top(bounds, most + 1)
     places = places[np.lexsort((places, -bounds[places]))]
     found = bounds[places]
     found = found[found > _NOTHING]
@@ -119,13 +119,28 @@ def highest_in(
 def _open_bounds(shard: Shard, version: Version, rule: BoundRule, may: OpenArms) -> tuple[Floats, float]:
     """The bounds of a shard, −inf for arms that may not be chosen, and the largest absolute one of all."""
     bounds = rule.of(shard, version)
-    scale = max(float(np.abs(bounds).max()), 1e-300)
+    scale = max(float(bounds.max()), -float(bounds.min()), 1e-300)
     if not may.all_open:
         if may.by_default and may.mask is None:
             bounds[may.exceptions] = _NOTHING
         else:
             bounds[~may.flags(len(bounds))] = _NOTHING
     return bounds, scale
+
+
+def _top(bounds: Floats, most: int) -> Ints:
+    """The places of the highest bounds, in any order. No further array of their number is made."""
+    found: Ints = np.empty(0, dtype=np.int64)
+    lowest = _NOTHING  # of those found, once there are enough
+    for start in range(0, len(bounds), _PART):
+        places = np.flatnonzero(bounds[start : start + _PART] > lowest) + start
+        if len(places):
+            found = np.concatenate([found, places])
+        if len(found) >= most:
+            if len(found) > most:
+                found = found[np.argpartition(-bounds[found], most - 1)[:most]]
+            lowest = float(bounds[found].min())
+    return found
 
 
 def _first_reaching(shard: Shard, version: Version, bounds: Floats, threshold: float, scale: float) -> Peak:
