@@ -81,6 +81,7 @@ def conditioned(
         probabilities=draw.probabilities,
         renewals=0 if compact else memory.renewals + 1,
         drawn_from=memory.drawn_from if draw.kept else candidates,
+        oversampling=memory.oversampling,
     )
     if compact:
         return belief.at(belief.process.rebuilt(state, draw.arms, *pulled), after)

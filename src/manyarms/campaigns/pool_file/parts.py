@@ -78,7 +78,9 @@ class Candidates:
             mine = [arm for arm in dict.fromkeys(arms) if start <= arm < end]
             rows = [arm - start for arm in mine]
             known = self._small_tables.get(start)
-            cells |= dict(zip(mine, [known[row] for row in rows] if known else part.cells_of(rows), strict=True))
+            cells |= dict(
+                zip(mine, [known[row] for row in rows] if known else part.cells_of(rows), strict=True)
+            )
         blank = dict.fromkeys(name for name in self.column_names() if name != self.id)
         return [{**dict.fromkeys(blank, ""), **cells[arm]} for arm in arms]
 
