@@ -1,8 +1,8 @@
 """A service that keeps its model does what a new process would do for every single act.
 
-The same random acts (asks, results that come late or fail, forgotten tickets, corrections) go to a service that
-stays alive, and to a copy of the campaign on which a new process does each act. Tickets, candidates, reasons and
-predictions must be equal to the last bit.
+The same random acts (asks, results that come late or fail, forgotten tickets, corrections) go to a service
+that stays alive, and to a copy of the campaign on which a new process does each act. Tickets, candidates,
+reasons and predictions must be equal to the last bit.
 """
 
 from __future__ import annotations
@@ -25,14 +25,7 @@ from tests.service.random_acts import Codes, Laboratory, model_cold, model_of, p
 from tests.service.support import in_process
 
 MODELS = {"learned": LEARNED, "given": SMALL}
-LOADED_LATE = [
-    "scipy.linalg",
-    "scipy.optimize",
-    "scipy.special",
-    "scipy.spatial.distance",
-    "threadpoolctl",
-    "psycopg",
-]
+LOADED_LATE = ["scipy.linalg", "scipy.optimize", "scipy.special", "threadpoolctl", "psycopg"]
 
 
 @pytest.fixture(scope="module")

@@ -89,8 +89,8 @@ def assumed_storage(pool: Pool) -> tuple[str, list[str]]:
 def most_inducing(n_arms: int) -> int:
     """The largest sketch on a pool of this size.
 
-    An ask costs A·m² operations, so the limit is what keeps a campaign with thousands of results as fast as one
-    with hundreds. More inducing arms found no more of the best ones (docs/measurements.md).
+    An ask costs A·m² operations, so the limit is what keeps a campaign with thousands of results as fast as
+    one with hundreds. More inducing arms found no more of the best ones (docs/measurements.md).
     """
     return max(64, min(FULL_SKETCH, _size(PASS_COST, n_arms)), _size(SHORT_PASS_COST, n_arms))
 

@@ -24,7 +24,7 @@ from manyarms.campaigns.assumptions import Units, assumed_units, grouped, most_i
 from manyarms.campaigns.certify import certificate_in_units, check_gap
 from manyarms.campaigns.resolve_settings import prepared_for
 from manyarms.campaigns.settings import Settings
-from manyarms.campaigns.sketch_limit import thinned, with_kept_oversampling
+from manyarms.campaigns.sketch_limit import policy_in_use, thinned, with_kept_oversampling
 from manyarms.campaigns.store.store import Snapshot, StoredResult
 from manyarms.embeddings.grouped_nystrom import GroupedNystrom
 from manyarms.errors import InvalidParameterError
@@ -164,7 +164,7 @@ def _current(model_input: ModelInput, seen: Snapshot, warm: Belief | None) -> tu
     state = with_feedback(few, _told(few, state, units, _among(seen, arms)))
     few, state = thinned(few, state, most_inducing(model_input.pool.n_arms), len(_fresh(seen)))
     learned = CompactState.of(few, state).expanded(arms, model_input.pool.n_arms)
-    context = replace(context, policy=few.policy)
+    context = replace(context, policy=policy_in_use(few, state))
     return Optimizer.of(context, learned.on(context, warm, embedding)), units
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from manyarms.policies import Sparse
+from manyarms.policies import Policy, Sparse
 from manyarms.run.context import RunContext
 from manyarms.run.feedback import with_oversampling
 from manyarms.run.state import RunState
@@ -24,12 +24,12 @@ _BISECTIONS = 60
 def thinned(context: RunContext, state: RunState, most: int, fresh: int) -> tuple[RunContext, RunState]:
     """The run on a sketch of at most `most` arms.
 
-    A sketch that has become too large is drawn once more, with a q̄ that gives a smaller one. The run keeps that
-    q̄ until the model is learned again: the usual one would ask for all arms again at the next feedback, and
-    no column over the pool could be kept. After bulk results, nearly all new arms would enter by the leverage
-    from before the update (BBKB l. 13), so the sketch is drawn again then too. A sketch with fewer arms than a
-    draw asks for widens the intervals of the model and costs accuracy of its mean, but never makes it
-    overconfident (theory §2.3).
+    A sketch that has become too large is drawn once more, with a q̄ that gives a smaller one. The run keeps
+    that q̄ until the model is learned again: the usual one would ask for all arms again at the next feedback,
+    and no column over the pool could be kept. After bulk results, nearly all new arms would enter by the
+    leverage from before the update (BBKB l. 13), so the sketch is drawn again then too. A sketch with fewer
+    arms than a draw asks for widens the intervals of the model and costs accuracy of its mean, but never
+    makes it overconfident (theory §2.3).
     """
     requested, posterior = context.policy, state.belief.state
     if not isinstance(requested, Sparse) or (fresh <= BULK and posterior.sketch_size <= most):
@@ -54,9 +54,20 @@ def _oversampling_for(reach: Floats, size: float, largest: float) -> float:
 
 
 def with_kept_oversampling(state: RunState) -> RunState:
-    """The state under the q̄ of a sketch that was thinned."""
+    """The state under the q̄ of a sketch that was thinned.
+
+    Only new arms are drawn: with an independent draw, half of the sketch would change with every feedback.
+    """
     belief = state.belief
     if belief.memory.oversampling is None or not isinstance(belief.policy, Sparse):
         return state
-    policy = replace(belief.policy, oversampling=belief.memory.oversampling)
+    policy = replace(belief.policy, oversampling=belief.memory.oversampling, inducing="incremental")
     return replace(state, belief=replace(belief, policy=policy))
+
+
+def policy_in_use(context: RunContext, state: RunState) -> Policy:
+    """The policy of a context with the q̄ that the sketch has, on which the certificate's conditions depend."""
+    oversampling = state.belief.memory.oversampling
+    if oversampling is None or not isinstance(context.policy, Sparse):
+        return context.policy
+    return replace(context.policy, oversampling=oversampling)
