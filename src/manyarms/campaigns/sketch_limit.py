@@ -66,7 +66,7 @@ def with_kept_oversampling(state: RunState) -> RunState:
 
 
 def policy_in_use(context: RunContext, state: RunState) -> Policy:
-    """The policy of a context with the q̄ that the sketch has, on which the certificate's conditions depend."""
+    """The policy of a context with the q̄ of the sketch, on which the certificate's conditions depend."""
     oversampling = state.belief.memory.oversampling
     if oversampling is None or not isinstance(context.policy, Sparse):
         return context.policy

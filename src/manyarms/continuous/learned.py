@@ -22,6 +22,7 @@ from manyarms.support.validation import Floats
 SPREAD = 1.0 / math.sqrt(12.0)  # the standard deviation of a uniform coordinate
 GROWTH = 1.1  # of the results between two fits
 DESIGN_SHARE = 0.2  # of the budget
+MAX_INDUCING = 1_000  # unless the policy says otherwise (docs/measurements.md)
 N_UNIFORM, N_LOCAL, N_LEAVES = 256, 64, 64  # candidates: in the whole box, around each good point, leaves
 N_GOOD = 4  # results around which there are candidates
 _REACHES = (0.3, 0.1, 0.03, 0.01)  # of these candidates, in length-scales
