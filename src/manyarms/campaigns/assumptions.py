@@ -22,14 +22,13 @@ from manyarms.errors import SettingsError, shown
 from manyarms.kernels import RBF, Hamming, Linear, Matern, Scale, Tanimoto
 from manyarms.kernels.base import KernelLike
 from manyarms.pool.pool import Pool
-from manyarms.posterior.storage import SINGLE_FROM, automatic_storage
+from manyarms.posterior.storage import automatic_storage
 from manyarms.support.validation import Floats, positive
 
 SAMPLE = 1000  # candidates in the sample for the median distance
 LEAST_NOISE_SHARE = 1e-5  # of the signal; with less, the systems cannot be solved in double precision
 NOISE_SHARE = 0.3  # of the signal's standard deviation, until there are enough replicates
 ENOUGH_REPLICATES = 5  # second and later measurements of an arm that a noise estimate requires
-LARGE_POOL = SINGLE_FROM
 FULL_SKETCH = 400  # inducing arms up to which a pass over the pool may take long
 PASS_COST = 1.6e11  # limit on A·m², the cost of a pass over the pool in an ask (two operations each)
 SHORT_PASS_COST = 3.2e9  # below it, a sketch may be larger: its pass takes a fraction of a second
