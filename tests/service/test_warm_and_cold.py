@@ -25,14 +25,7 @@ from tests.service.random_acts import Codes, Laboratory, model_cold, model_of, p
 from tests.service.support import in_process
 
 MODELS = {"learned": LEARNED, "given": SMALL}
-LOADED_LATE = [
-    "scipy.linalg",
-    "scipy.optimize",
-    "scipy.special",
-    "scipy.spatial.distance",
-    "threadpoolctl",
-    "psycopg",
-]
+LOADED_LATE = ["scipy.linalg", "scipy.optimize", "scipy.special", "threadpoolctl", "psycopg"]
 
 
 @pytest.fixture(scope="module")
