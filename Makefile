@@ -4,10 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers
 FLOWER := .venv-flower
-# One thread a process: the suites run on several processes, and results do not depend on the core count.
-SINGLE := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+# One thread a process: the suites run on several processes, and results do not depend on the core count. Compiled
+# modules are kept, because every process of a suite imports the same ones.
+SINGLE := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 
-.PHONY: demo test coverage test-slow test-soak test-peers test-flower lint bench docs wheel clean
+.PHONY: demo test coverage test-slow test-soak test-docs test-peers test-flower lint bench reproduce docs wheel clean
 
 demo: $(VENV)/demo
 	@$(BIN)/manyarms demo
@@ -19,12 +20,17 @@ test: $(VENV)/dev lint
 coverage: $(VENV)/dev
 	$(SINGLE) $(BIN)/python -m pytest -q -n auto -m "not slow and not soak" --cov --cov-report=term:skip-covered --cov-report=html
 
+# Statistics, crashes, PostgreSQL, browsers.
 test-slow: $(VENV)/dev
-	$(SINGLE) $(BIN)/python -m pytest -q -n auto -m slow
+	$(SINGLE) $(BIN)/python -m pytest -q -n auto -m slow --durations=20
 
-# Clusters, many kills and long fuzzing: half an hour or more, not part of .ci/run.
+# Clusters whose workers die, a service that is killed many times, long fuzzing.
 test-soak: $(VENV)/dev
-	$(SINGLE) $(BIN)/python -m pytest -q -n auto -m soak
+	$(SINGLE) $(BIN)/python -m pytest -q -n auto -m soak --durations=20
+
+# Every example and command of the pages.
+test-docs: $(VENV)/dev
+	$(SINGLE) $(BIN)/python -m pytest -q -n auto -m "not soak" tests/docs
 
 # The suites of other libraries on the plug-ins for them, in an environment of their own.
 test-peers: $(PEERS)/peers
@@ -41,6 +47,11 @@ lint: $(VENV)/dev
 
 bench: $(VENV)/dev
 	$(SINGLE) $(BIN)/python -m benchmarks
+
+# Every figure of docs/reproduction.md, into reproduction/; run it again to continue. `make reproduce DATA=DIR` names
+# the folder with the real data (MANYARMS_DATA otherwise); figures whose data is missing are named and left out.
+reproduce: $(VENV)/dev
+	$(SINGLE) $(BIN)/manyarms reproduce all $(if $(DATA),--data-home $(DATA))
 
 # The documentation site, build/docs/html/index.html; a warning or a broken link is an error.
 docs: $(VENV)/docs
@@ -72,8 +83,9 @@ $(PEERS)/peers: pyproject.toml
 	@touch $@
 
 $(FLOWER)/flower: pyproject.toml
-	$(PYTHON) -m venv $(FLOWER)
+	test -x $(FLOWER)/bin/python || $(PYTHON) -m venv $(FLOWER)
 	$(FLOWER)/bin/python -m pip install --quiet --disable-pip-version-check -e ".[flower]" "pytest>=8.0"
+	@touch $@
 
 $(VENV)/docs: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"

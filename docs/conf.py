@@ -17,6 +17,7 @@ version = release = manyarms.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "plain_docstrings", "remaining_pages"]
 exclude_patterns = ["_ext"]
 html_theme = "furo"
+highlight_language = "text"  # formulas and messages are not Python
 html_title = f"manyarms {version}"
 nitpicky = False
 myst_heading_anchors = 4

@@ -137,8 +137,16 @@ class EngineError(ManyarmsError, RuntimeError):
     """The cluster that holds the pool cannot do the work: not safe, without workers, or losing them."""
 
 
+class StorageFullError(EngineError, OSError):
+    """The folder for stored columns has no room left, or no file can be made there."""
+
+
 class SchedulerLostError(EngineError, ConnectionError):
-    """The scheduler of the cluster does not answer; a saved run can be continued on another engine."""
+    """The scheduler of the cluster, at `address`, does not answer; a saved run can be continued elsewhere."""
+
+    def __init__(self, message: str, address: str = "") -> None:
+        super().__init__(message)
+        self.address = address
 
 
 class NoResultsError(ManyarmsError, LookupError):
@@ -272,6 +280,10 @@ class TrialsFailingError(CampaignError, RuntimeError):
 
 class SettingsError(ManyarmsError, ValueError):
     """Settings of a campaign that contradict each other or are unknown."""
+
+
+class LeakingColumnError(ManyarmsError, ValueError):
+    """A feature that is an exact linear function of the results: it seems to hold them."""
 
 
 class ResultsFileError(ManyarmsError, ValueError):

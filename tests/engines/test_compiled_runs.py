@@ -21,7 +21,7 @@ POLICIES = {
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "BLOCK", 64)
-    monkeypatch.setattr(ma.Pool.blocks, "__defaults__", (0, 64))
+    monkeypatch.setattr("manyarms.pool.pool._MAX_BLOCK_ROWS", 64)
     monkeypatch.setattr("manyarms.posterior.shard._REBUILD_ROWS", 64)
 
 

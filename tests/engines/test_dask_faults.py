@@ -16,7 +16,7 @@ from distributed import Client, LocalCluster
 import manyarms as ma
 from manyarms.engines import Dask, Local
 from manyarms.engines.dask import ShardHost
-from manyarms.engines.dask_cluster import Cluster
+from manyarms.engines.dask_cluster import check_safe
 from manyarms.errors import EngineError, InvalidParameterError, SchedulerLostError
 from tests.engines.campaigns import Search
 
@@ -168,12 +168,9 @@ def test_something_else_than_a_client_is_refused(client: object) -> None:
 
 @pytest.mark.parametrize("address", ["tcp://10.0.0.1:8786", "tcp://[2001:db8::1]:8786", "ws://node:80"])
 def test_an_address_without_encryption_is_refused(address: str) -> None:
-    cluster = object.__new__(Cluster)
-    cluster.insecure = False
     with pytest.raises(EngineError, match="not encrypted"):
-        cluster._check_safe(address)
-    cluster.insecure = True
-    cluster._check_safe(address)
+        check_safe(address, insecure=False)
+    check_safe(address, insecure=True)
 
 
 @pytest.mark.parametrize(
@@ -181,6 +178,4 @@ def test_an_address_without_encryption_is_refused(address: str) -> None:
     ["tls://10.0.0.1:8786", "tcp://127.0.0.1:1", "tcp://[::1]:1", "tcp://localhost:1", "inproc://a/1"],
 )
 def test_a_safe_address_is_accepted(address: str) -> None:
-    cluster = object.__new__(Cluster)
-    cluster.insecure = False
-    cluster._check_safe(address)
+    check_safe(address, insecure=False)

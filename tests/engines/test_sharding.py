@@ -28,7 +28,7 @@ POLICIES = {
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shards of a few hundred arms, cut at multiples of 64."""
     monkeypatch.setattr(base, "BLOCK", SMALL_BLOCK)
-    monkeypatch.setattr(ma.Pool.blocks, "__defaults__", (0, SMALL_BLOCK))
+    monkeypatch.setattr("manyarms.pool.pool._MAX_BLOCK_ROWS", SMALL_BLOCK)
     monkeypatch.setattr("manyarms.posterior.shard._REBUILD_ROWS", SMALL_BLOCK)
 
 

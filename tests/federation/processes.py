@@ -49,7 +49,7 @@ class Processes:
         """As a power cut: no signal that could be handled."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait(10)
+        process.wait(120)
 
     def serve(self, port: int, *options: str) -> subprocess.Popen[bytes]:
         """`manyarms serve`, when it listens."""

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import MappingProxyType
+from typing import Any
 
 import pytest
 
-from manyarms import agents
-from tests.agents.support import KERNEL
 from tests.federation.contract import CarrierContract
-from tests.federation.support import N, Problem
+from tests.federation.support import N, Problem, make_problem
 from tests.flower.deployment import Deployment, deployed
+from tests.flower.short_runs import SHORT_RUNS
 
 PATIENCE = 900.0  # seconds for a run; every message starts a process with imports of several seconds
+AGAIN = 60.0  # seconds after which a node that has not answered is asked again
 
 
 @pytest.fixture(scope="module")
@@ -23,53 +24,74 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
     """A SuperLink and its SuperNodes, which find the files of the present run behind a link."""
     folder = tmp_path_factory.mktemp("federation")
     with deployed(folder) as deployment:
-        deployment.superlink()
-        for n in range(N):
-            deployment.supernode(
-                n,
-                {
-                    "invitation": str(folder / "run" / f"agent{n}.invitation"),
-                    "pool": str(folder / "run" / "table.csv"),
-                    "python": "tests.federation.trial_function:measure",
-                },
-            )
+        deployment.link = deployment.superlink()
+        deployment.nodes = [supernode(deployment, n) for n in range(N)]
         yield deployment
+
+
+def supernode(federation: Deployment, number: int) -> subprocess.Popen[bytes]:
+    """Start the SuperNode of an agent, which finds the files of the present run behind a link."""
+    run = federation.folder / "run"
+    return federation.supernode(
+        number,
+        {
+            "invitation": str(run / f"agent{number}.invitation"),
+            "pool": str(run / "table.csv"),
+            "python": "tests.federation.trial_function:measure",
+        },
+    )
+
+
+def start(federation: Deployment, problem: Problem) -> None:
+    """`flwr run`, on the files of this run."""
+    link = federation.folder / "run"
+    link.unlink(missing_ok=True)
+    link.symlink_to(problem.folder)
+    config = f'run="{problem.run_file}" poll-seconds=60.0 patience-seconds={AGAIN}'
+    federation.flwr("run", ".", "test", "--run-config", config)
+
+
+def wait_until(federation: Deployment, problem: Problem, reached: Callable[[dict[str, Any]], bool]) -> None:
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        time.sleep(1.0)
+        hub = problem.hub()
+        status = hub.status()
+        hub.close()
+        if reached(status):
+            return
+    raise AssertionError(f"never reached: {status}\n{federation.logs()}")
 
 
 class TestFlower(CarrierContract):
     """The horizons are short, because every turn of an agent is a process of its own."""
 
-    algorithms = MappingProxyType(
-        {
-            "duets": agents.DUETS(KERNEL, 0.2, N, 12, width=0.5, noise_std=0.2),
-            "dis": agents.DisKernelUCB(KERNEL, 0.2, N, 3, sync_threshold=3.0),
-            "approx": agents.ApproxDisKernelUCB(KERNEL, 0.2, N, 3, sync_threshold=8.0),
-            "separate": agents.NKernelUCB(KERNEL, 0.2, N, 2),
-        }
-    )
+    algorithms = SHORT_RUNS
 
     @pytest.fixture(autouse=True)
     def _use(self, federation: Deployment) -> None:
         self.federation = federation
 
     def carry(self, problem: Problem) -> None:
-        link = self.federation.folder / "run"
-        link.unlink(missing_ok=True)
-        link.symlink_to(problem.folder)
-        config = f'run="{problem.run_file}" poll-seconds=60.0'
-        self.federation.flwr("run", ".", "test", "--run-config", config)
-        self.wait(problem)
+        start(self.federation, problem)
+        wait_until(self.federation, problem, lambda status: status["over"])
 
-    def wait(self, problem: Problem) -> None:
-        until = time.monotonic() + PATIENCE
-        while time.monotonic() < until:
-            time.sleep(2.0)
-            hub = problem.hub()
-            status = hub.status()
-            hub.close()
-            if status["over"]:
-                return
-        raise AssertionError(f"not over: {status}\n{self.federation.logs()}")
+
+def test_a_supernode_and_the_superlink_are_killed_and_started_again(
+    federation: Deployment, tmp_path: Path
+) -> None:
+    """The run goes on where it was, after `flwr run` with the same run file, and comes to the same end."""
+    problem = make_problem(tmp_path, "duets", algorithm=SHORT_RUNS["duets"])
+    start(federation, problem)
+    wait_until(federation, problem, lambda status: status["cost"]["messages"] > 0)
+    federation.kill(federation.nodes[1])
+    federation.nodes[1] = supernode(federation, 1)
+    wait_until(federation, problem, lambda status: status["epoch"] >= 2)
+    federation.kill(federation.link)
+    federation.link = federation.superlink()
+    start(federation, problem)
+    wait_until(federation, problem, lambda status: status["over"])
+    problem.check()
 
 
 @pytest.mark.filterwarnings("ignore:.*Click 9.0:DeprecationWarning")  # in the imports of Flower itself

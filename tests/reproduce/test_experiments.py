@@ -136,7 +136,8 @@ def test_summary_of_runs_is_at_their_last_step() -> None:
 def test_names_are_those_of_the_documents() -> None:
     assert set(EXPERIMENTS) == {
         "bkb-variance-starvation", "bkb-cadata", "bbkb-abalone", "bbkb-cadata", "duets-figure1",
-        "sgpts-scaling", "bkb-vs-linear-sketch",
+        "duets-scaling", "sgpts-scaling", "sgpts-synthetic", "sgpts-screening", "kdpp-chain",
+        "bkb-vs-linear-sketch",
     }  # fmt: skip
     root = Path(__file__).resolve().parents[2]
     text = (root / "docs" / "reproduction.md").read_text(encoding="utf-8")
@@ -152,8 +153,8 @@ def test_jobs_have_different_files(name: str) -> None:
 
 def test_published_settings_of_the_real_pools() -> None:
     jobs = EXPERIMENTS["bbkb-abalone"].plan("default").jobs()
-    assert {job.seed for job in jobs} == set(range(5))
-    assert {job.settings["horizon"] for job in jobs} == {10_000}
+    assert {job.seed for job in jobs} == set(range(10))
+    assert {job.settings["horizon"] for job in jobs if job.method != real_pools.FRESH} == {10_000}
     policy = real_pools.policy_of("BBKB-local", jobs[0].settings)
     assert isinstance(policy, ma.BBKB)
     assert (policy.local, policy.ridge, policy.norm_bound, policy.delta) == (True, 0.2, 20.0, 1e-4)
@@ -162,8 +163,9 @@ def test_published_settings_of_the_real_pools() -> None:
 
 def test_a_method_without_f_is_run_once_and_drawn_in_every_row() -> None:
     jobs = EXPERIMENTS["bbkb-abalone"].plan("smoke").jobs()
-    assert {job.case for job in jobs if job.method == "EpsGreedy"} == {"F = 20"}
-    wanted = [("F = 20", "EpsGreedy"), ("F = 20", "BKB"), ("F = 1", "BKB")]
+    greedy = {job.case for job in jobs if job.method == "EpsGreedy"}
+    assert greedy == {real_pools.A20, real_pools.B, real_pools.C}
+    wanted = [(real_pools.A20, "EpsGreedy"), (real_pools.A20, "BKB"), (real_pools.A1, "BKB")]
     chosen = [job_of("bbkb-abalone", case, method, horizon=10) for case, method in wanted]
     runs = [ExperimentResult(job, *astuple(real_pools.run_one(job, None))) for job in chosen]
     for row in real_pools.panels(runs):
@@ -201,7 +203,8 @@ def test_longer_histories_begin_with_the_shorter_ones() -> None:
 
 @pytest.mark.parametrize("method", duets.METHODS)
 def test_the_meter_counts_what_the_ledger_counts(method: str) -> None:
-    settings = job_of("duets-figure1", "Branin, λ = 0.2", method).settings
+    case = "Branin, script" if method == duets.SCALAR else "Branin, λ = 0.2"
+    settings = job_of("duets-figure1", case, method).settings
     problem = branin()
     t, regret, sent, _ = duets.one_width(method, problem, settings, 1.0, seed=1)
     pool = problem.pool(settings["arms"], 1)
@@ -223,7 +226,7 @@ def test_the_best_width_has_the_lowest_regret_at_the_end() -> None:
         regret = np.ravel([[0.0, end] for end in ends.values()])
         numbers = {"t": np.tile([0.0, 1.0], len(ends)), "regret": regret, "width": widths}
         numbers["communication"] = 10 * regret
-        return ExperimentResult(Job("h₁", "DUETS", seed, {"varied": False}), numbers, {})
+        return ExperimentResult(Job("h₁", "DUETS", seed, {"varied": False, "script": False}), numbers, {})
 
     runs = [run(0, {0.2: 9.0, 1.0: 4.0}), run(1, {0.2: 2.0, 1.0: 5.0})]
     assert duets.best_width(runs) == 1.0

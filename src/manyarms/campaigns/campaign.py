@@ -19,6 +19,7 @@ from sqlalchemy import Connection
 
 from manyarms.campaigns.candidates import CampaignCandidates
 from manyarms.campaigns.eligible import Mask
+from manyarms.campaigns.engine_settings import EngineSettings, lost_scheduler
 from manyarms.campaigns.file_versions import Mode
 from manyarms.campaigns.import_plan import ImportSummary, check_tickets
 from manyarms.campaigns.next_batch import Proposal, propose
@@ -42,7 +43,8 @@ from manyarms.campaigns.store.keyed_asks import KeyedAsk, keep_asks, known_asks
 from manyarms.campaigns.store.schema import OPEN, TICKETS
 from manyarms.campaigns.store.store import Snapshot, Store, Ticket, now_text
 from manyarms.campaigns.store.ticket_codes import new_nonce, ticket_code
-from manyarms.errors import DamagedCampaignError, SettingsError
+from manyarms.errors import DamagedCampaignError, SchedulerLostError, SettingsError
+from manyarms.run.batch_structure import BatchStructure
 from manyarms.support.validation import non_negative
 
 _NOT_RECORDED = "not recorded"  # the reason of tickets from before reasons were stored
@@ -68,9 +70,16 @@ class Campaign(CampaignCandidates):
         *,
         pool: str | Path | None = None,
         progress: ProgressCallback | None = None,
+        engine: str | None = None,
     ) -> None:
-        """Open a campaign. `pool` is the path of its table, if the file has moved."""
-        self.store = Store(campaign)
+        """Open a campaign. `pool` is the path of its table, if the file has moved.
+
+        `engine` replaces the engine that the campaign was created with: "local", "disk", "recompute", or the
+        address of a Dask scheduler.
+        """
+        if engine is not None:
+            EngineSettings(engine)  # refuses what is none
+        self.store, self._engine = Store(campaign), engine
         self._progress = progress
         self._elsewhere = None if pool is None else Path(pool)
         try:
@@ -106,6 +115,7 @@ class Campaign(CampaignCandidates):
                 f"the id column cannot be called {request.id!r}: that name is reserved in results files"
             )
         refuse_existing(campaign)
+        request.on_engine().connect().close()  # says at once what is wrong with it
         source, pool = request.source().understood(request.form(), progress)
         if on_understood is not None:
             on_understood(source)
@@ -116,7 +126,8 @@ class Campaign(CampaignCandidates):
         return made
 
     def close(self) -> None:
-        """Close the database connection."""
+        """Close the connections to the database and the engine."""
+        self._disconnect()
         self.store.close()
 
     def __enter__(self) -> Campaign:
@@ -139,11 +150,13 @@ class Campaign(CampaignCandidates):
         until_gap: float | None = None,
         deliver: Deliver | None = None,
         eligible: str | Mask | None = None,
+        structure: BatchStructure | None = None,
     ) -> list[Issued]:
         """Hand out the next batch: ended by the stopping rule, limited to `at_most`, or of exactly n.
 
         `eligible` limits the batch to some candidates, as a condition on the columns such as
-        `"price < 30 and solvent == 'water'"` or as a mask over all candidates. `worker` and `lease_seconds`
+        `"price < 30 and solvent == 'water'"` or as a mask over all candidates, and `structure` (see
+        `CampaignCandidates.structure`) says which may be in it together. `worker` and `lease_seconds`
         mark the tickets as being measured until the lease expires. `deliver` is called with the batch before
         it is committed; when it fails, nothing was handed out. If the gap of the certificate is at most
         `until_gap`, `GapReachedError` is raised and nothing is handed out.
@@ -151,7 +164,7 @@ class Campaign(CampaignCandidates):
         mask = self.eligible(eligible) if isinstance(eligible, str) else eligible
         gap = None if until_gap is None else non_negative("until_gap", until_gap)
         share = Share(None, worker, lease_seconds)
-        return self._ask(Order(n, at_most, gap, (share,), deliver, mask))
+        return self._ask(Order(n, at_most, gap, (share,), deliver, mask, structure))
 
     def ask_together(
         self,
@@ -160,6 +173,7 @@ class Campaign(CampaignCandidates):
         at_most: int | None = None,
         until_gap: float | None = None,
         eligible: str | Mask | None = None,
+        structure: BatchStructure | None = None,
     ) -> list[list[Issued]]:
         """Hand out one batch to several requesters, or with a size of None, to the only one.
 
@@ -169,7 +183,7 @@ class Campaign(CampaignCandidates):
         mask = self.eligible(eligible) if isinstance(eligible, str) else eligible
         sizes = [share.size for share in shares]
         n = None if None in sizes else sum(size for size in sizes if size is not None)
-        return dealt(self._ask(Order(n, at_most, until_gap, tuple(shares), None, mask)), shares)
+        return dealt(self._ask(Order(n, at_most, until_gap, tuple(shares), None, mask, structure)), shares)
 
     def asked(self, key: str) -> tuple[str, list[Issued]] | None:
         """The digest and the tickets of the request with this key; None if there is none."""
@@ -206,9 +220,13 @@ class Campaign(CampaignCandidates):
     def _proposed(self, seen: Snapshot, order: Order) -> _Ready:
         started = time.perf_counter()
         self._keep_up(seen.n_arms)
-        proposal = propose(
-            self.settings, self.current(seen), seen, order.n, order.at_most, order.until_gap, order.eligible
-        )
+        self.check_columns(seen)
+        now = self.current(seen)
+        try:
+            proposal = propose(self.settings, now, seen, order)
+        except SchedulerLostError as problem:
+            self._disconnect()
+            raise lost_scheduler(problem) from problem
         arms = proposal.batch.arms.tolist()
         lines = zip(
             proposal.batch.tickets.tolist(), arms, proposal.names, self.source.cells_of(arms),

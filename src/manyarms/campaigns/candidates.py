@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from manyarms.campaigns.assumptions import Units
-from manyarms.campaigns.eligible import Mask, eligible_by_condition
-from manyarms.campaigns.next_batch import ModelInput, current
+from manyarms.campaigns.eligible import Mask, column_labels, eligible_by_condition
+from manyarms.campaigns.engine_settings import ConnectedEngine, lost_scheduler
+from manyarms.campaigns.leakage import check_no_column_holds_results
+from manyarms.campaigns.next_batch import ModelInput, current, values_of
 from manyarms.campaigns.pool_file.fingerprints import ProgressCallback
 from manyarms.campaigns.pool_file.parts import Candidates, fitting_source, joined
 from manyarms.campaigns.pool_file.source import Source
@@ -18,8 +21,17 @@ from manyarms.campaigns.resolve_settings import column_spreads
 from manyarms.campaigns.settings import Settings
 from manyarms.campaigns.store import candidates as stored
 from manyarms.campaigns.store.store import Snapshot, Store, now_text
-from manyarms.errors import CampaignError, InvalidIdError, TableError, UnknownArmError, shown
+from manyarms.engines.base import Engine
+from manyarms.errors import (
+    CampaignError,
+    InvalidIdError,
+    SchedulerLostError,
+    TableError,
+    UnknownArmError,
+    shown,
+)
 from manyarms.pool.pool import Pool
+from manyarms.run.batch_structure import BatchStructure
 from manyarms.run.belief import Belief
 from manyarms.run.optimizer import Optimizer
 
@@ -34,6 +46,8 @@ class CampaignCandidates:
     _source: Candidates | None = None
     _pool: Pool | None = None
     _model_input: ModelInput | None = None
+    _engine: str | None = None  # said by the command, instead of what the campaign was created with
+    _connected: ConnectedEngine | None = None
     _belief: Belief | None = None  # of the last ask or query in this process; it only saves time
 
     # ------------------------------------------------------------------ tables
@@ -78,15 +92,34 @@ class CampaignCandidates:
     def model_input(self) -> ModelInput:
         """The settings and the prepared pool that every ask needs, made at the first use."""
         if self._model_input is None:
-            self._model_input = ModelInput.of(self.settings, self.pool, self.source.starts[1:])
+            found = ModelInput.of(self.settings, self.pool, self.source.starts[1:])
+            self._model_input = replace(found, engine=self._connected_engine())
         return self._model_input
+
+    def _connected_engine(self) -> Engine | None:
+        """The engine of this campaign, connected at the first use."""
+        if self._connected is None:
+            self._connected = self.settings.on_engine.elsewhere(self._engine).connect()
+        return self._connected.engine
+
+    def _disconnect(self) -> None:
+        """Let go of the engine, and of what it holds."""
+        connected, self._connected = self._connected, None
+        self._model_input = self._belief = None
+        if connected is not None:
+            connected.close()
 
     def current(self, seen: Snapshot) -> tuple[Optimizer, Units]:
         """The run with every result of a snapshot used, and the units of its rewards.
 
         The columns that the last call computed are used again where they still apply.
         """
-        run, units = current(self.model_input, seen, self._belief)
+        model_input = self.model_input
+        try:
+            run, units = current(model_input, seen, self._belief)
+        except SchedulerLostError as problem:
+            self._disconnect()  # the next call connects again
+            raise lost_scheduler(problem) from problem
         self._belief = run.state.belief
         return run, units
 
@@ -176,6 +209,11 @@ class CampaignCandidates:
         missing: Mapping[str, str] = {name: "" for name in names if name not in arms}
         return arms | self.source.arms_of(missing) if missing else arms
 
+    def check_columns(self, seen: Snapshot) -> None:
+        """Raise an error if a column that the user did not choose as a feature holds the results."""
+        if not self.settings.features_chosen and not self.settings.source.molecular:
+            check_no_column_holds_results(self.pool, values_of(seen))
+
     def eligible(self, condition: str | None = None, ids: Mapping[str, str] | None = None) -> Mask | None:
         """The candidates that satisfy a condition on the columns and have one of these ids, as a mask."""
         masks = []
@@ -184,6 +222,15 @@ class CampaignCandidates:
         if ids is not None:
             masks.append(self.eligible_among(ids))
         return None if not masks else masks[0] if len(masks) == 1 else masks[0] & masks[1]
+
+    def structure(
+        self, same: str | None = None, at_most: Sequence[tuple[str, int]] = ()
+    ) -> BatchStructure | None:
+        """Rules for one batch: a column in which all have the same value, and limits for values of others."""
+        if same is None and not at_most:
+            return None
+        labels = None if same is None else column_labels(same, self.source)
+        return BatchStructure(labels, [(column_labels(name, self.source), most) for name, most in at_most])
 
     def eligible_among(self, ids: Mapping[str, str]) -> Mask:
         """The candidates with these ids, as a mask. Each maps to the place that an error names."""

@@ -34,10 +34,13 @@ class LocalCampaign:
         *,
         pool: str | Path | None = None,
         progress: ProgressCallback | None = None,
+        engine: str | None = None,
     ) -> None:
-        """Open a campaign. `pool` is the path of its table, if the file has moved."""
+        """Open a campaign; the arguments are those of `Campaign`."""
         self.inner: Campaign = (
-            campaign if isinstance(campaign, Campaign) else Campaign(campaign, pool=pool, progress=progress)
+            campaign
+            if isinstance(campaign, Campaign)
+            else Campaign(campaign, pool=pool, progress=progress, engine=engine)
         )
 
     @property
@@ -91,6 +94,7 @@ class LocalCampaign:
             until_gap=until_gap,
             deliver=deliver,
             eligible=None if eligible is None else self.inner.eligible(eligible.condition, eligible.ids),
+            structure=None if eligible is None else self.inner.structure(eligible.same, eligible.at_most),
         )
 
     def open_tickets(self) -> list[Issued]:

@@ -22,9 +22,12 @@ import numpy as np
 
 from manyarms.campaigns.assumptions import Units, assumed_units, grouped, most_inducing
 from manyarms.campaigns.certify import certificate_in_units, check_gap
+from manyarms.campaigns.orders import Order
 from manyarms.campaigns.resolve_settings import prepared_for
 from manyarms.campaigns.settings import Settings
 from manyarms.campaigns.store.store import Snapshot, StoredResult
+from manyarms.embeddings.grouped_nystrom import GroupedNystrom
+from manyarms.engines.base import Engine
 from manyarms.errors import InvalidParameterError
 from manyarms.learning import Prepared
 from manyarms.learning.prepared_pool import takes
@@ -85,6 +88,7 @@ class ModelInput:
     pool: Pool
     prepared: Prepared | None = None
     prepared_at: int = 0  # the number of arms when the features were last prepared from scratch
+    engine: Engine | None = None  # where all candidates are held; None: in this process
 
     @classmethod
     def of(cls, settings: Settings, pool: Pool, sizes: Sequence[int] = ()) -> ModelInput:
@@ -112,7 +116,8 @@ class ModelInput:
     def only(self, arms: Ints) -> ModelInput:
         """The same with these candidates only."""
         few = Pool(self.pool.take(arms), max_memory=self.pool.max_memory)
-        return replace(self, pool=few, prepared=self.prepared and replace(self.prepared, pool=few))
+        prepared = self.prepared and replace(self.prepared, pool=few)
+        return replace(self, pool=few, prepared=prepared, engine=None)
 
     def assumed(self, seen: Snapshot) -> tuple[Policy, Units]:
         """The policy, and the units of its rewards."""
@@ -124,7 +129,9 @@ class ModelInput:
 
     def context(self, policy: Policy) -> RunContext:
         """The context of a run on these candidates."""
-        return RunContext.checked(self.pool, policy, **self.settings.run_settings(), prepared=self.prepared)
+        return RunContext.checked(
+            self.pool, policy, **self.settings.run_settings(), prepared=self.prepared, engine=self.engine
+        )
 
 
 def values_of(seen: Snapshot) -> list[tuple[int, float]]:
@@ -160,16 +167,23 @@ def _current(model_input: ModelInput, seen: Snapshot, warm: Belief | None) -> tu
     if saved is not None:
         saved, arms = saved.restricted(arms)
     few = model_input.only(arms).context(policy)
-    state = _restored(few, saved, again, corrected)
+    state = _restored(few, saved, again, corrected, None if warm is None else warm.state.grouped)
+    embedding = state.belief.state.grouped
     state = with_feedback(few, _told(few, state, units, _among(seen, arms)))
     few, state = _thinned(few, state, most_inducing(model_input.pool.n_arms), len(_fresh(seen)))
     learned = CompactState.of(few, state).expanded(arms, model_input.pool.n_arms)
     context = replace(context, policy=few.policy)
-    return Optimizer.of(context, learned.on(context, warm)), units
+    return Optimizer.of(context, learned.on(context, warm, embedding)), units
 
 
-def _restored(context: RunContext, saved: CompactState | None, again: bool, corrected: bool) -> RunState:
-    """The saved run.
+def _restored(
+    context: RunContext,
+    saved: CompactState | None,
+    again: bool,
+    corrected: bool,
+    embedding: GroupedNystrom | None = None,
+) -> RunState:
+    """The saved run; an `embedding` that it shares saves time.
 
     With `again`, it is under a model learned anew, because its features were prepared again. With
     `corrected`, only its tickets, design and counters are kept: a result that it includes has changed.
@@ -177,7 +191,7 @@ def _restored(context: RunContext, saved: CompactState | None, again: bool, corr
     if saved is None:
         return RunState.initial(context)
     if not again and not corrected:
-        return saved.on(context)
+        return saved.on(context, embedding=embedding)
     initial = RunState.initial(context)
     kept = {name: getattr(saved, name) for name in ("tickets", "design", "n_batches", "n_feedbacks")}
     if corrected:
@@ -232,10 +246,7 @@ def propose(
     settings: Settings,
     now: tuple[Optimizer, Units],
     seen: Snapshot,
-    n: int | None,
-    at_most: int | None,
-    until_gap: float | None = None,
-    eligible: Any = None,
+    order: Order,
 ) -> Proposal:
     """The next batch of a run: ended by the stopping rule, limited to `at_most`, or of exactly n candidates.
 
@@ -243,9 +254,10 @@ def propose(
     """
     run, units = now
     certificate = certificate_in_units(run, units, settings)
-    if until_gap is not None:
-        check_gap(certificate, until_gap)
-    batch = run.ask(n, at_most=at_most, eligible=_allowed(run.pool.n_arms, eligible, seen.excluded))
+    if order.until_gap is not None:
+        check_gap(certificate, order.until_gap)
+    allowed = _allowed(run.pool.n_arms, order.eligible, seen.excluded)
+    batch = run.ask(order.n, at_most=order.at_most, eligible=allowed, structure=order.structure)
     record = run.trace[-1]
     facts = {
         "number": seen.batches + 1, "size": len(batch), "ended_because": batch.ended_because,

@@ -13,13 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from manyarms import policies
+from manyarms.campaigns.engine_settings import LOCAL, EngineSettings
 from manyarms.campaigns.pool_file.source import Source
 from manyarms.errors import SettingsError, shown
 from manyarms.kernels.describe import from_description
 
 AUTO = "auto"
 _ABSTRACT = ("Policy", "Sparse")
-_TEXTS = ("pool", "id", "smiles", "bits", "goal", "kernel", "policy", "storage")
+_TEXTS = ("pool", "id", "smiles", "bits", "goal", "kernel", "policy", "storage", "engine")
+_TLS = ("engine_ca", "engine_cert", "engine_key")
+
 _FORM = ("delimiter", "encoding", "decimal", "sheet")
 
 
@@ -56,6 +59,18 @@ class Request:
     encoding: str | None = None
     decimal: str | None = None
     sheet: str | None = None  # of a workbook
+    engine: str = LOCAL  # or "disk", or the address of a Dask scheduler
+    engine_ca: str | None = None
+    engine_cert: str | None = None
+    engine_key: str | None = None
+    engine_insecure: bool = False
+
+    def on_engine(self) -> EngineSettings:
+        """Where the candidates are held; certificates are found from any folder."""
+        ca, cert, key = (
+            None if (file := getattr(self, name)) is None else str(Path(file).absolute()) for name in _TLS
+        )
+        return EngineSettings(self.engine, ca, cert, key, self.engine_insecure)
 
     def form(self) -> dict[str, str | None]:
         """What the user said about the format of the table."""
@@ -83,9 +98,11 @@ def read_request(path: Path | None, given: Mapping[str, Any]) -> Request:
     wanted |= given
     if "pool" not in wanted:
         raise SettingsError("the table of candidates is missing: use --pool FILE")
-    for name in (*_TEXTS, *_FORM):
+    for name in (*_TEXTS, *_FORM, *_TLS):
         if not isinstance(wanted.get(name, ""), str):
             raise SettingsError(f"{name} must be text, got {shown(wanted[name])}")
+    if not isinstance(wanted.get("engine_insecure", False), bool):
+        raise SettingsError(f"engine_insecure must be true or false, got {shown(wanted['engine_insecure'])}")
     if not isinstance(wanted.get("options", {}), dict):
         raise SettingsError(f"options must be a table of NAME = VALUE, got {shown(wanted['options'])}")
     for name in ("features", "categories"):
@@ -129,6 +146,13 @@ class Settings:
     storage: str
     assumptions: tuple[str, ...]
     columns: tuple[tuple[str, float], ...] = ()  # name and spread of each numeric column of a learned model
+    features_chosen: bool = True  # whether the user named the features; otherwise all usable columns are
+    engine: dict[str, Any] | None = None  # as `EngineSettings` writes it
+
+    @property
+    def on_engine(self) -> EngineSettings:
+        """Where the candidates are held and worked on, unless a command says otherwise."""
+        return EngineSettings.from_plain(self.engine)
 
     @property
     def learned(self) -> bool:

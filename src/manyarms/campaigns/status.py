@@ -8,6 +8,7 @@ from typing import Any
 from manyarms.campaigns.assumptions import assumed_units
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.certify import certificate_lines, with_batches
+from manyarms.campaigns.engine_settings import LOCAL
 from manyarms.campaigns.model_summary import model_facts, model_lines
 from manyarms.campaigns.next_batch import values_of
 from manyarms.campaigns.queries import batches, best_measured, budget_left, history, snapshot, ticket_counts
@@ -51,6 +52,7 @@ def status(
         "budget_left": budget_left(settings.budget, counts),
         "repeats": settings.repeats,
         "max_failures": settings.max_failures,
+        "engine": settings.on_engine.where,
         "batches": len(asked),
         "tickets": counts,
         "results": {
@@ -110,6 +112,7 @@ def status_lines(found: dict[str, Any]) -> list[tuple[str, str]]:
         ),
         ("seed", str(found["seed"])),
         ("repeats", str(found["repeats"])),
+        *([("engine", found["engine"])] if found.get("engine", LOCAL) != LOCAL else []),
         ("budget", "none" if found["budget"] is None else f"{found['budget']}, {found['budget_left']} left"),
         ("batches", str(found["batches"])),
         ("tickets", f"{tickets['open']} open, {tickets['told']} answered, {tickets['failed']} failed, "

@@ -17,31 +17,48 @@ from manyarms.embeddings import Embedding
 from manyarms.engines.base import keeps
 from manyarms.pool.pool import Pool
 from manyarms.posterior.shard import Shard, Version
+from manyarms.support.column_room import ColumnRoom
 from manyarms.support.column_store import Columns
+from manyarms.support.compiled import worthwhile
 from manyarms.support.validation import Floats, Ints
 
 
 class PriorColumns:
     """p(x) of the arms of a shard: stored, or computed again at each use."""
 
-    def __init__(self, pool: Pool, feature_map: Embedding, storage: np.dtype[Any], stored: bool) -> None:
+    def __init__(
+        self, pool: Pool, room: ColumnRoom, feature_map: Embedding, storage: np.dtype[Any], stored: bool
+    ) -> None:
         self.pool, self.feature_map = pool, feature_map
         self._columns: Columns | None = None
         self._names: NDArray[np.uint64] | None = None
         if stored:
-            self._columns = Columns(pool.n_arms, storage, feature_map.dimension)
-            for where, block in pool.blocks(bytes_per_arm=16 * feature_map.dimension):
-                self._columns.write(where, 0, feature_map.matrix(block))
+            m = feature_map.dimension
+            self._columns = room.columns(pool.n_arms, storage, pool.n_arms)
+            self._columns.reserve(m)
+            self._columns.remember(0, m, pool.block_rows(16 * m), self._fill)
+            if self._columns.stored:
+                self._fill(self._columns, slice(0, pool.n_arms))
 
-    def forms(self, vectors: Floats) -> Floats:
-        """vᵀp(x) of every arm for each column v of the M × r matrix `vectors`: r × arms."""
+    def _fill(self, columns: Columns, rows: slice) -> None:
+        """Write p of these rows."""
+        size = 16 * self.feature_map.dimension
+        for where, block in self.pool.blocks(size, rows.start, stop=rows.stop):
+            columns.write(where, 0, self.feature_map.matrix(block))
+
+    def forms(self, vectors: Floats, n_arms: int) -> Floats:
+        """vᵀp(x) of every arm for each column v of the M × r matrix `vectors`: r × arms.
+
+        `n_arms` is the number of arms of the whole pool.
+        """
         dimension, n_forms = vectors.shape
+        compiled = worthwhile(n_arms, dimension)
         values = np.empty((n_forms, self.pool.n_arms))
         for where, block in self.pool.blocks(bytes_per_arm=8 * (2 * dimension + 2 * n_forms)):
             if self._columns is None:
                 values[:, where] = (self.feature_map.matrix(block) @ vectors).T
             else:
-                values[:, where] = self._columns.product(vectors, where)
+                values[:, where] = self._columns.product(vectors, where, compiled)
         return values
 
     def rows(self, places: Ints) -> Floats:
@@ -111,7 +128,7 @@ def append_variance(shard: Shard, version: Version, key: int, place: int, c: Flo
     q = p(x) − Cᵀz(x); `before` is C c for the columns before.
     """
     new = version.columns.column(place)
-    along = shard.placed[key].forms(c[:, None])[0]
+    along = shard.placed[key].forms(c[:, None], version.start.n_arms)[0]
     if place:
         along = along - _forms(shard, version, before[:, None])[0]
     known = version.notes[note(key)]
@@ -153,7 +170,7 @@ def draw_values(shard: Shard, version: Version, draws: DrawMessage) -> Floats:
     assert draws.prior_weights is not None
     assert draws.keys is not None
     columns: PriorColumns = shard.placed[draws.key]
-    residuals = columns.forms(draws.prior_weights)
+    residuals = columns.forms(draws.prior_weights, version.start.n_arms)
     if draws.correction is not None:
         residuals -= _forms(shard, version, draws.correction)
     has, should = variance_of(shard, version, draws.key), version.values.residual
@@ -164,7 +181,10 @@ def draw_values(shard: Shard, version: Version, draws: DrawMessage) -> Floats:
 
 def _forms(shard: Shard, version: Version, vectors: Floats) -> Floats:
     """The first len(vectors) columns of z times `vectors`, r × arms."""
-    parts = [version.columns.product(vectors, where) for where, _ in shard.pool.blocks(16 * vectors.shape[1])]
+    parts = [
+        version.columns.product(vectors, where, version.compiled)
+        for where, _ in shard.pool.blocks(16 * vectors.shape[1])
+    ]
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
 

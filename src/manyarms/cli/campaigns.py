@@ -19,6 +19,7 @@ from manyarms.cli.opening import is_url, opened
 from manyarms.cli.output import (
     SHOWN_COLUMNS,
     CampaignArgument,
+    EngineOption,
     ForceOption,
     JsonOption,
     PoolOption,
@@ -44,10 +45,11 @@ def status(
         ),
     ] = False,
     pool: PoolOption = None,
+    engine: EngineOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the settings, the counts, the learned model, the certificate and the assumptions."""
-    with opened(campaign, pool) as found:
+    with opened(campaign, pool, engine=engine) as found:
         current = found.status(certify)
     if as_json:
         print_json(current)
@@ -64,12 +66,13 @@ def best(
         bool, typer.Option("--everywhere", help="Include candidates that have not been measured.")
     ] = False,
     pool: PoolOption = None,
+    engine: EngineOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the measured candidates with the best model mean."""
     with (
         bar("fingerprints", quiet=as_json) as progress,
-        opened(campaign, pool, progress) as found,
+        opened(campaign, pool, progress, engine=engine) as found,
     ):
         top, id_column = found.best(k, everywhere), found.form.id_column
     if as_json:
@@ -173,6 +176,7 @@ def report(
     ] = None,
     force: ForceOption = False,
     pool: PoolOption = None,
+    engine: EngineOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write the report as one self-contained HTML page."""
@@ -180,7 +184,7 @@ def report(
         altair_module()  # says at once what is missing
     with (
         bar("fingerprints", quiet=as_json) as progress,
-        opened(campaign, pool, progress) as found,
+        opened(campaign, pool, progress, engine=engine) as found,
     ):
         path, never = html or Path(f"{found.name}.html"), found.never_overwritten
         check_writable(path, force=force, never=never)

@@ -95,6 +95,11 @@ def new(
     repeats: options.Repeats = None,
     max_failures: options.MaxFailures = None,
     storage: options.Storage = None,
+    engine: options.Engine = None,
+    engine_ca: options.EngineCa = None,
+    engine_cert: options.EngineCert = None,
+    engine_key: options.EngineKey = None,
+    engine_insecure: options.EngineInsecure = False,
     as_json: JsonOption = False,
 ) -> None:
     """Create a campaign on a table of candidates."""
@@ -107,6 +112,8 @@ def new(
         "noise": _number_or_word(noise), "signal": _number_or_word(signal), "mean": _number_or_word(mean),
         "policy": policy, "width": _number_or_word(width), "options": _options(option), "seed": seed,
         "budget": budget, "storage": storage, "max_failures": max_failures,
+        "engine": engine, "engine_ca": engine_ca, "engine_cert": engine_cert, "engine_key": engine_key,
+        "engine_insecure": engine_insecure or None,
         "repeats": int(repeats) if repeats is not None and repeats.isdecimal() else repeats,
     }  # fmt: skip
     request = read_request(config, {name: value for name, value in given.items() if value is not None})
@@ -156,5 +163,5 @@ def _print_summary(campaign: str, found: dict[str, Any]) -> None:
     if found["kernel"] == AUTO:
         say("The kernel, the noise and the scale of the values will be learned from the results.")
     for sentence in found["assumptions"]:
-        say(f"assumed  {sentence}")
+        say(sentence if sentence.startswith("warning: ") else f"assumed  {sentence}")
     say(f"Next: manyarms ask {shlex.quote(campaign)}")

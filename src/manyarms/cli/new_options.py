@@ -14,6 +14,7 @@ from manyarms.policies import BBKB, SGPTS
 
 _TABLE, _MODEL = "Table of candidates", "Model (learned from the results unless --kernel is given)"
 _POLICY, _LIMITS = "Policy", "Limits"
+_ENGINE = "Where the candidates are held (docs/scale.md)"
 
 
 def _option(*names: str, help: str, panel: str, default: Any = False) -> Any:
@@ -155,4 +156,29 @@ Storage = Annotated[
     str | None,
     _option("--storage", panel=_LIMITS, default="float64; float32 for large pools",
             help="Precision of the stored model columns: float64, or float32 for half the memory."),
+]  # fmt: skip
+
+Engine = Annotated[
+    str | None,
+    _option("--engine", panel=_ENGINE, default=Request.engine,
+            help="local, memory, disk, recompute, or the address of a Dask scheduler, such as tls://host:8786."),
+]  # fmt: skip
+EngineCa = Annotated[
+    str | None,
+    _option("--engine-ca", panel=_ENGINE, default="Dask's configuration",
+            help="File with the certificates that the scheduler's is checked with."),
+]  # fmt: skip
+EngineCert = Annotated[
+    str | None,
+    _option("--engine-cert", panel=_ENGINE, default="Dask's configuration",
+            help="File with the certificate that the scheduler is shown."),
+]  # fmt: skip
+EngineKey = Annotated[
+    str | None,
+    _option("--engine-key", panel=_ENGINE, default="Dask's configuration", help="File with its key."),
+]
+EngineInsecure = Annotated[
+    bool,
+    typer.Option("--engine-insecure", rich_help_panel=_ENGINE,
+                 help="Allow a scheduler on another machine without TLS."),
 ]  # fmt: skip

@@ -24,18 +24,21 @@ def opened(
     pool: Path | None = None,
     progress: Callable[..., Any] | None = None,
     patience: float | None = None,
+    engine: str | None = None,
 ) -> Iterator[CampaignAccess]:
     """The campaign, closed at the end. `patience` is how long an unreachable service is tried again."""
     found: CampaignAccess
     if is_url(campaign):
         if pool is not None:
             raise typer.BadParameter("--pool cannot be used with a URL: the service knows its table")
+        if engine is not None:
+            raise typer.BadParameter("--engine cannot be used with a URL: the service computes")
         from manyarms.service.client.http import PATIENCE, Connection
         from manyarms.service.client.remote import RemoteCampaign
 
         found = RemoteCampaign(Connection(campaign, patience=PATIENCE if patience is None else patience))
     else:
-        found = LocalCampaign(campaign, pool=pool, progress=progress)
+        found = LocalCampaign(campaign, pool=pool, progress=progress, engine=engine)
     try:
         yield found
     finally:

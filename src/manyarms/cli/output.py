@@ -49,6 +49,15 @@ CampaignArgument = Annotated[
 PoolOption = Annotated[
     Path | None, typer.Option("--pool", help="Path of the table of candidates, if the file has moved.")
 ]
+EngineOption = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        help="Compute on another engine this time: local, memory, disk, recompute, or the address of a Dask "
+        "scheduler.",
+        show_default="that of the campaign",
+    ),
+]
 ForceOption = Annotated[
     bool,
     typer.Option(

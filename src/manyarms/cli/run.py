@@ -8,7 +8,6 @@ import signal
 import socket
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
 
@@ -24,6 +23,7 @@ from manyarms.campaigns.workers.running import run as run_campaign
 from manyarms.cli.opening import is_url, opened
 from manyarms.cli.output import (
     CampaignArgument,
+    EngineOption,
     JsonOption,
     PoolOption,
     UntilGapOption,
@@ -110,6 +110,7 @@ def run(
     retries: Retries = 1,
     lease: Lease = 300.0,
     pool: PoolOption = None,
+    engine: EngineOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Ask, measure and record results until the budget, a limit given here or Ctrl-C ends the run.
@@ -128,7 +129,8 @@ def run(
     )
     if is_url(campaign):
         plan = replace(plan, one_each=batch is None, name=_worker_name())
-    _measure(campaign, plan, command, python, value_pattern, pool, _PATIENCE, as_json)
+    opening = {"pool": pool, "engine": engine, "patience": _PATIENCE}
+    _measure(campaign, plan, command, python, value_pattern, opening, as_json)
 
 
 @guarded
@@ -173,7 +175,7 @@ def work(
         one_each=True,
         name=name or _worker_name(),
     )
-    _measure(campaign, plan, command, python, value_pattern, None, patience, as_json)
+    _measure(campaign, plan, command, python, value_pattern, {"patience": patience}, as_json)
 
 
 def _worker_name() -> str:
@@ -187,14 +189,13 @@ def _measure(
     command: str | None,
     python: str | None,
     value_pattern: str | None,
-    pool: Path | None,
-    patience: float,
+    opening: dict[str, Any],
     as_json: bool,
 ) -> None:
-    """Measure until the run ends, and say how it went."""
+    """Measure until the run ends, and say how it went; `opening` are arguments of `opened`."""
     _check_options(command, python, value_pattern)
     signal.signal(signal.SIGTERM, _interrupt)
-    with bar("trials", quiet=as_json) as move, opened(campaign, pool, patience=patience) as found:
+    with bar("trials", quiet=as_json) as move, opened(campaign, **opening) as found:
         total = plan.trials or found.form.budget
         tally = run_campaign(
             found,

@@ -28,6 +28,7 @@ from manyarms.policies import Policy, Sparse, default_policy
 from manyarms.pool.pool import Pool
 from manyarms.run import checkpoint
 from manyarms.run.asking import handed_out, requested_size
+from manyarms.run.batch_structure import BatchStructure
 from manyarms.run.certificate import CERTIFICATE, Certificate
 from manyarms.run.context import RunContext
 from manyarms.run.growing import with_more_arms
@@ -102,16 +103,22 @@ class BoxOptimizer(Optimizer):
     # ------------------------------------------------------------------ asking and telling
 
     def ask(
-        self, n: int | None = None, *, at_most: int | None = None, eligible: ArrayLike | None = None
+        self,
+        n: int | None = None,
+        *,
+        at_most: int | None = None,
+        eligible: ArrayLike | None = None,
+        structure: BatchStructure | None = None,
     ) -> Batch:
         """The next points to evaluate, each with a ticket; `points(batch)` gives them as rows.
 
         n: ask for exactly n points. Without n, the policy's stopping rule ends the batch.
         at_most: the largest size of a batch that the stopping rule ends.
-        eligible: must be left out.
+        eligible, structure: must be left out.
         """
-        if eligible is not None:
-            raise InvalidParameterError("eligible", eligible, "left out for a box")
+        for name, given in (("eligible", eligible), ("structure", structure)):
+            if given is not None:
+                raise InvalidParameterError(name, given, "left out for a box")
         started = time.perf_counter()
         limit, exactly, _ = requested_size(self._context, self._state, n, at_most)
         with one_thread():

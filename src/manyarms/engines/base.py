@@ -9,9 +9,13 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from manyarms.pool.pool import Pool
+from manyarms.support.column_room import ColumnRoom
 from manyarms.support.validation import Ints
 
 BLOCK = 1 << 14  # arms; shards begin at multiples of it, so every pass cuts the pool at the same places
+
+
+Make = Callable[[Pool, int, ColumnRoom], Any]
 
 
 class Shards(Protocol):
@@ -35,8 +39,8 @@ class Shards(Protocol):
 class Engine(Protocol):
     """Something that places shards."""
 
-    def place(self, pool: Pool, make: Callable[[Pool, int], Any]) -> Shards:
-        """The shards of a pool; `make(part, first)` makes the shard that begins with arm `first`."""
+    def place(self, pool: Pool, make: Make) -> Shards:
+        """The shards of a pool; `make(part, first, room)` makes the shard that begins with arm `first`."""
 
 
 @dataclass(frozen=True)

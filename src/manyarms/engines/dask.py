@@ -10,16 +10,17 @@ from __future__ import annotations
 import copy
 import weakref
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from threading import RLock
 from typing import Any
 
-from manyarms.engines.base import Keeps, cuts
+from manyarms.engines.base import Keeps, Make, cuts
 from manyarms.engines.call_log import CallLog
 from manyarms.engines.dask_cluster import Cluster, Lost, pack, unpack
 from manyarms.errors import EngineError, UnknownVersionError
 from manyarms.pool.pool import Pool
+from manyarms.support.column_room import StorageSettings, room_of_process
 from manyarms.support.validation import count
 
 SHARDS_PER_WORKER = 2  # by default, so that a worker that joins later can take over some of them
@@ -36,11 +37,20 @@ class Dask:
     insecure: allow a connection without TLS to another machine. Pool, rewards and model then cross the
         network in clear text, and everyone who can reach the scheduler can run programs on the workers.
     timeout: how many seconds to wait for a worker when there is none.
+    storage, folder: where workers keep columns, as for `manyarms.engines.Local`; each decides by itself.
     """
 
     def __init__(
-        self, client: Any, shards: int | None = None, *, insecure: bool = False, timeout: float = 60.0
+        self,
+        client: Any,
+        shards: int | None = None,
+        *,
+        insecure: bool = False,
+        timeout: float = 60.0,
+        storage: str = "memory",
+        folder: str | None = None,
     ) -> None:
+        self.storage = StorageSettings(storage, folder)
         self.shards = None if shards is None else count("shards", shards)
         self.cluster = Cluster(client, insecure, timeout)
         self._placed: weakref.WeakKeyDictionary[Pool, weakref.ref[DaskShards]] = weakref.WeakKeyDictionary()
@@ -54,7 +64,7 @@ class Dask:
     def __reduce__(self) -> Any:
         raise TypeError("a run on Dask cannot be pickled; save it with Optimizer.save")
 
-    def place(self, pool: Pool, make: Callable[[Pool, int], Any]) -> DaskShards:
+    def place(self, pool: Pool, make: Make) -> DaskShards:
         """The shards of a pool. A pool that is in use on this cluster is not sent again."""
         known = self._placed.get(pool)
         shards = None if known is None else known()
@@ -71,7 +81,7 @@ class Dask:
 class DaskShards:
     """The shards of one pool on a cluster."""
 
-    def __init__(self, engine: Dask, pool: Pool, make: Callable[[Pool, int], Any], starts: list[int]) -> None:
+    def __init__(self, engine: Dask, pool: Pool, make: Make, starts: list[int]) -> None:
         self.engine, self.starts, self.make = engine, starts, make
         self._pool, self._cluster = pool, engine.cluster
         self._lock = RLock()
@@ -219,7 +229,13 @@ class DaskShards:
                 self._unsent[i] = []
                 part = _bare(self._pool.part(self.starts[i], self.starts[i + 1]))
                 call = self._cluster.call(
-                    self._actors[i], "hold", self.make, part, self.starts[i], self._log.replay(i)
+                    self._actors[i],
+                    "hold",
+                    self.make,
+                    part,
+                    self.starts[i],
+                    self._log.replay(i),
+                    self.engine.storage,
                 )
                 sent.append((i, call))
             lost = []
@@ -254,10 +270,17 @@ class ShardHost:
 
     shard: Any = None
 
-    def hold(self, make: Callable[..., Any], part: Pool, first: int, calls: list[tuple[str, bytes]]) -> bytes:
+    def hold(
+        self,
+        make: Make,
+        part: Pool,
+        first: int,
+        calls: list[tuple[str, bytes]],
+        storage: StorageSettings,
+    ) -> bytes:
         """Make the shard, and repeat the calls that made what it kept."""
         try:
-            self.shard = make(part, first)
+            self.shard = make(part, first, room_of_process(storage))
             for method, packed in calls:
                 if method == "forget":
                     self._forget(*unpack(packed))

@@ -36,7 +36,7 @@ class Cluster:
             raise InvalidParameterError("client", client, rule)
         self.client, self.timeout, self.insecure = client, timeout, insecure
         self.address = str(client.scheduler.address if client.scheduler else "an unknown address")
-        self._check_safe(self.address)
+        check_safe(self.address, insecure)
 
     def workers(self) -> list[str]:
         """The addresses of the workers; if there is none, waits for one."""
@@ -45,7 +45,7 @@ class Cluster:
             found = sorted(self._scheduler_info()["workers"])
             if found:
                 for address in found:
-                    self._check_safe(address)
+                    check_safe(address, self.insecure)
                 return found
             if time.monotonic() > deadline:
                 raise EngineError(f"the Dask scheduler at {self.address} has no workers")
@@ -113,17 +113,20 @@ class Cluster:
     def _scheduler_lost(self) -> SchedulerLostError:
         return SchedulerLostError(
             f"the Dask scheduler at {self.address} does not answer. A saved run can be continued with "
-            "manyarms.Optimizer.load(path, engine=...), on a new cluster or without one"
+            "manyarms.Optimizer.load(path, engine=...), on a new cluster or without one",
+            self.address,
         )
 
-    def _check_safe(self, address: str) -> None:
-        parts = urlsplit(address)
-        if self.insecure or parts.scheme in _SAFE or _is_loopback(parts.hostname or ""):
-            return
-        raise EngineError(
-            f"the connection to {address} is not encrypted. Start the cluster with TLS (addresses that begin "
-            "with tls://), or allow clear text with insecure=True"
-        )
+
+def check_safe(address: str, insecure: bool) -> None:
+    """Refuse a connection to another machine without encryption, unless it is allowed."""
+    parts = urlsplit(address)
+    if insecure or parts.scheme in _SAFE or _is_loopback(parts.hostname or ""):
+        return
+    raise EngineError(
+        f"the connection to {address} is not encrypted. Start the cluster with TLS (addresses that begin "
+        "with tls://), or allow clear text with insecure=True (--engine-insecure)"
+    )
 
 
 def _is_loopback(host: str) -> bool:

@@ -6,34 +6,61 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
-from manyarms.engines.base import cuts
+from manyarms.engines.base import Make, cuts
+from manyarms.errors import InvalidParameterError
 from manyarms.pool.pool import Pool
+from manyarms.support.column_room import ColumnRoom, StorageSettings
 from manyarms.support.threads import LARGE_POOL, one_thread
 from manyarms.support.validation import count
 
 
 class Local:
-    """Shards in this process. The arms chosen do not depend on the number of shards or of threads.
+    """Shards in this process. The arms chosen depend neither on their number nor on threads nor on `storage`.
 
     shards: how many ranges the pool is cut into; by default as many as threads for 100 000 arms or more, and
         one for fewer arms.
     threads: how many of them are worked on at the same time; by default, the number of cores.
+    storage: where the columns of the posterior live, which take most of the memory. "memory"; "disk", in
+        temporary files; "recompute", nowhere: they are computed again at each use. "auto" uses memory while
+        there is room, then files, and computes them again if a usual sketch fits into neither. It says so in
+        the log and in `in_use()`.
+    folder: for the files; by default the folder named by TMPDIR, or /var/tmp. They have no names, and vanish
+        with the process.
+    memory: the bytes that columns may take in memory before "auto" uses files; by default 60 % of what is
+        available when the first are made.
     """
 
-    def __init__(self, shards: int | None = None, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        shards: int | None = None,
+        threads: int | None = None,
+        *,
+        storage: str = "auto",
+        folder: str | Path | None = None,
+        memory: int | None = None,
+    ) -> None:
         self.shards = None if shards is None else count("shards", shards)
         self.threads = None if threads is None else count("threads", threads)
+        if folder is not None and not os.access(folder, os.W_OK | os.X_OK):
+            raise InvalidParameterError("folder", folder, "a folder that can be written to")
+        settings = StorageSettings(storage, None if folder is None else str(folder), memory)
+        self.room = ColumnRoom(settings)
         self._executor: ThreadPoolExecutor | None = None
 
     def __repr__(self) -> str:
-        return f"Local(shards={self.shards}, threads={self.threads})"
+        return f"Local(shards={self.shards}, threads={self.threads}, {self.room.settings})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"shards": self.shards, "threads": self.threads, "_executor": None}
+        return {**vars(self), "_executor": None}
 
-    def place(self, pool: Pool, make: Callable[[Pool, int], Any]) -> LocalShards:
+    def in_use(self) -> str:
+        """One sentence: where the columns of all runs on this engine are at present."""
+        return self.room.in_use()
+
+    def place(self, pool: Pool, make: Make) -> LocalShards:
         """The shards of a pool."""
         wanted = self.shards or (self._n_threads() if pool.n_arms >= LARGE_POOL else 1)
         return LocalShards(self, pool, make, cuts(pool.n_arms, wanted))
@@ -54,11 +81,9 @@ class Local:
 class LocalShards:
     """The shards of one pool in this process."""
 
-    def __init__(
-        self, engine: Local, pool: Pool, make: Callable[[Pool, int], Any], starts: list[int]
-    ) -> None:
+    def __init__(self, engine: Local, pool: Pool, make: Make, starts: list[int]) -> None:
         self.engine, self.starts, self._make = engine, starts, make
-        self.shards = [make(pool.part(*ends), ends[0]) for ends in pairwise(starts)]
+        self.shards = [make(pool.part(*ends), ends[0], engine.room) for ends in pairwise(starts)]
 
     def each(self, method: str, calls: Sequence[tuple[Any, ...] | None]) -> list[Any]:
         """Call a method of each shard with its own arguments; None leaves a shard out."""

@@ -165,21 +165,24 @@ class Pool:
         return np.asarray(self.features[arm_indices(arms, self.n_arms)])
 
     def blocks(
-        self, bytes_per_arm: int, first: int = 0, most: int = _MAX_BLOCK_ROWS
+        self, bytes_per_arm: int, first: int = 0, most: int | None = None, stop: int | None = None
     ) -> Iterator[tuple[slice, NDArray[Any]]]:
-        """Iterate over the pool from arm `first` on, in slices whose temporary arrays fit `max_memory`.
+        """Iterate over the arms from `first` to before `stop`, in slices that fit `max_memory`.
 
         An arm takes `bytes_per_arm` and, in a kernel that scales the features, two copies of them. A block
         has at most `most` arms. Blocks end at multiples of a power of two, so where they are cut does not
         depend on how the pool is divided into parts.
         """
-        bytes_per_arm += 16 * self.n_features
-        rows = max(1, min(most, self.max_memory // bytes_per_arm))
-        rows = 1 << (rows.bit_length() - 1)
-        while first < self.n_arms:
-            stop = min(self.n_arms, (first // rows + 1) * rows)
-            yield slice(first, stop), self.features[first:stop]
-            first = stop
+        rows, stop = self.block_rows(bytes_per_arm, most), self.n_arms if stop is None else stop
+        while first < stop:
+            end = min(stop, (first // rows + 1) * rows)
+            yield slice(first, end), self.features[first:end]
+            first = end
+
+    def block_rows(self, bytes_per_arm: int, most: int | None = None) -> int:
+        """The largest number of arms in one of these blocks, a power of two."""
+        rows = max(1, min(most or _MAX_BLOCK_ROWS, self.max_memory // (bytes_per_arm + 16 * self.n_features)))
+        return 1 << (rows.bit_length() - 1)
 
     def part(self, first: int, stop: int) -> Pool:
         """The arms from `first` to before `stop` as a pool without ids; their features are not copied."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from threading import Lock
 from typing import Any
 
@@ -33,8 +33,10 @@ from manyarms.posterior.pool_step import (
     Step,
     ValueRule,
 )
+from manyarms.support.column_room import ColumnRoom
 from manyarms.support.column_store import Columns
 from manyarms.support.compiled import worthwhile
+from manyarms.support.frozen import changed
 from manyarms.support.validation import Floats, Ints
 
 VALUES = ("residual", "quadratic", "mean")
@@ -88,10 +90,14 @@ class _Numbered(dict[int, Any]):
 
 
 class Shard:
-    """The arms from `first` on that `pool` holds; every method names the version that it reads or makes."""
+    """The arms from `first` on that `pool` holds; every method names the version that it reads or makes.
 
-    def __init__(self, pool: Pool, first: int) -> None:
-        self.pool, self.first = pool, first
+    `room` is where the columns are kept. Whoever writes columns also tells the store how to compute them
+    again (`Columns.remember`), in the same blocks of rows.
+    """
+
+    def __init__(self, pool: Pool, first: int, room: ColumnRoom) -> None:
+        self.pool, self.first, self.room = pool, first, room
         self.versions: dict[int, Version] = _Numbered()
         self.placed: dict[int, Any] = _Numbered()  # what other parts keep with the arms, for any version
         self._lock = Lock()  # held by the one who appends columns
@@ -121,7 +127,7 @@ class Shard:
             [prior_variances(start.kernel, block) for _, block in self.pool.blocks(bytes_per_arm=64)]
         )
         values = PoolValues(prior.copy(), np.zeros_like(prior), np.zeros_like(prior))
-        self.versions[new] = Version(start, prior, Columns(len(prior), start.storage), 0, values, scale)
+        self.versions[new] = Version(start, prior, self._columns(start), 0, values, scale)
         return float(prior.max())
 
     @keeps("version", makes=0)
@@ -137,28 +143,47 @@ class Shard:
             if step.border is not None:
                 version.columns.reserve(version.size + a)
             values = self._stepped(version, step)
+            if a and not version.columns.stored:
+                again = partial(self._step_again, version.start.kernel, step, version.compiled)
+                rows = self.pool.block_rows(_step_bytes(step))
+                version.columns.remember(version.size, version.size + a, rows, again)
             here = step.accepted[(step.accepted >= self.first) & (step.accepted < self.first + self.n_arms)]
             values.residual[self.local(here)] = 0.0
-            self.versions[new] = replace(
+            self.versions[new] = changed(
                 version, size=version.size + a, values=values, scale=step.scale, notes={}
             )
 
     @keeps("version", makes=1, reads=_FROM_OLD, begins=lambda args: not args[2].known)
     def rebuild(self, old: int, new: int, message: Rebuild) -> None:
         """Compute all columns and values from scratch, or all values and the columns that are not known."""
-        embedding, known = message.embedding, message.known
-        m, values = embedding.dimension, empty_values(self.n_arms)
+        known, m, values = message.known, message.embedding.dimension, empty_values(self.n_arms)
         with self._writing(self.versions[old]) if known else nullcontext(self.versions[old]) as version:
-            columns = version.columns if known else Columns(self.n_arms, version.start.storage, m)
+            columns = version.columns if known else self._columns(version.start)
             columns.reserve(m)
-            for where, block in self.pool.blocks(bytes_per_arm=8 * (3 * m + 8), most=_REBUILD_ROWS):
-                if known:
-                    Z = embedding.completed(block, columns.block(where, known))  # type: ignore[attr-defined]
-                else:
-                    Z = embedding.matrix(block)
+            for where, Z in self._embedded(message.embedding, known, columns, slice(0, self.n_arms)):
                 columns.write(where, known, Z[:, known:])
                 _write_values(values, where, message.rule.values(Z, version.prior[where]))
+            if not columns.stored:
+                rows = self.pool.block_rows(_rebuild_bytes(m), _REBUILD_ROWS)
+                again = partial(self._rebuild_again, message.embedding, known)
+                columns.remember(known, m, rows, again)
             self.versions[new] = Version(version.start, version.prior, columns, m, values, message.scale)
+
+    def _embedded(
+        self, embedding: Any, known: int, columns: Columns, rows: slice
+    ) -> Iterator[tuple[slice, Floats]]:
+        """z of these rows, block by block; the first `known` columns are read."""
+        size = _rebuild_bytes(embedding.dimension)
+        for where, block in self.pool.blocks(size, rows.start, _REBUILD_ROWS, rows.stop):
+            if known:
+                yield where, embedding.completed(block, columns.block(where, known))
+            else:
+                yield where, embedding.matrix(block)
+
+    def _rebuild_again(self, embedding: Any, known: int, columns: Columns, rows: slice) -> None:
+        """Write the columns of a rebuild for these rows once more."""
+        for where, Z in self._embedded(embedding, known, columns, rows):
+            columns.write(where, known, Z[:, known:])
 
     @keeps("version", makes=1, reads=_FROM_OLD)
     def revalue(self, old: int, new: int, embedding: Any, rule: ValueRule, scale: LeverageScale) -> None:
@@ -182,18 +207,32 @@ class Shard:
         Arms after those get their columns from `embedding` and their values from `rule`, if there are any.
         """
         version, known = self.versions[old], len(arrays["mean"])
-        columns = Columns(self.n_arms, version.start.storage, arrays["size"])
+        columns = self._columns(version.start)
+        columns.reserve(arrays["size"])
         columns.write_parts(slice(0, known), arrays["columns"])
         values = empty_values(self.n_arms)
         for name in VALUES:
             getattr(values, name)[:known] = arrays[name]
-        if known < self.n_arms:
-            bytes_per_arm = 8 * (5 * arrays["size"] + 8)
-            for where, block in self.pool.blocks(bytes_per_arm=bytes_per_arm, first=known):
-                Z = arrays["embedding"].matrix(block)
-                columns.write(where, 0, Z)
-                _write_values(values, where, arrays["rule"].values(Z, version.prior[where]))
+        for where, Z in self._restored(arrays, slice(known, self.n_arms)):
+            columns.write(where, 0, Z)
+            _write_values(values, where, arrays["rule"].values(Z, version.prior[where]))
+        if not columns.stored:
+            rows = self.pool.block_rows(_restore_bytes(arrays["size"]))
+            columns.remember(0, arrays["size"], rows, partial(self._restore_again, arrays))
         self.versions[new] = Version(version.start, version.prior, columns, arrays["size"], values, scale)
+
+    def _restored(self, arrays: Mapping[str, Any], rows: slice) -> Iterator[tuple[slice, Floats]]:
+        """z of these rows, which `arrays` does not contain."""
+        for where, block in self.pool.blocks(_restore_bytes(arrays["size"]), rows.start, stop=rows.stop):
+            yield where, arrays["embedding"].matrix(block)
+
+    def _restore_again(self, arrays: Mapping[str, Any], columns: Columns, rows: slice) -> None:
+        """Write the restored columns of these rows once more."""
+        known = min(max(len(arrays["mean"]), rows.start), rows.stop)
+        inside = slice(rows.start, known)
+        columns.write_parts(inside, [part[inside] for part in arrays["columns"]])
+        for where, Z in self._restored(arrays, slice(known, rows.stop)):
+            columns.write(where, 0, Z)
 
     @forgets("version")
     def release(self, number: int) -> None:
@@ -209,7 +248,9 @@ class Shard:
         """
         alone = self._lock.acquire(blocking=False)
         try:
-            yield version if alone and not self._written_behind(version) else self._on_own_columns(version)
+            if not alone or self._written_behind(version):
+                version = replace(version, columns=version.columns.branched(version.size))
+            yield version
         finally:
             if alone:
                 self._lock.release()
@@ -220,21 +261,34 @@ class Shard:
             for other in list(self.versions.values())
         )
 
-    def _on_own_columns(self, version: Version) -> Version:
-        columns = Columns(self.n_arms, version.start.storage, version.size)
-        columns.write_parts(slice(None), version.columns.parts(version.size))
-        return replace(version, columns=columns)
+    def _columns(self, start: Start) -> Columns:
+        return self.room.columns(self.n_arms, start.storage, start.n_arms)
 
     def _stepped(self, version: Version, step: Step) -> PoolValues:
         """The values after a step; the new columns are written behind those of the version."""
-        a, seen, parts = len(step.accepted), self.local(step.seen), []
-        for where, block in self.pool.blocks(bytes_per_arm=8 * (3 * step.forms.shape[1] + 4 * a + 8)):
-            gram = np.empty((a, len(block)))
-            if step.border is not None:
-                gram = covariances(version.start.kernel, block, step.points).T
+        parts = []
+        seen, compiled, everywhere = self.local(step.seen), version.compiled, slice(0, self.n_arms)
+        for where, gram in self._step_blocks(version.start.kernel, step, everywhere):
             now = PoolValues(*(getattr(version.values, name)[where] for name in VALUES))
-            parts.append(advance(version.columns, step, where, gram, seen, now, compiled=version.compiled))
+            parts.append(advance(version.columns, step, where, gram, seen, now, compiled=compiled))
         return parts[0] if len(parts) == 1 else _joined(parts)
+
+    def _step_again(
+        self, kernel: KernelLike, step: Step, compiled: bool, columns: Columns, rows: slice
+    ) -> None:
+        """Write the new columns of a step for these rows once more; the values are computed for nothing."""
+        for where, gram in self._step_blocks(kernel, step, rows):
+            nothing = np.zeros(where.stop - where.start)
+            now = PoolValues(nothing, nothing, nothing)
+            advance(columns, step, where, gram, self.local(step.seen), now, compiled=compiled)
+
+    def _step_blocks(self, kernel: KernelLike, step: Step, rows: slice) -> Iterator[tuple[slice, Floats]]:
+        """Blocks of these rows, and the covariances of the accepted arms with each."""
+        for where, block in self.pool.blocks(_step_bytes(step), rows.start, stop=rows.stop):
+            gram = np.empty((len(step.accepted), len(block)))
+            if step.border is not None:
+                gram = covariances(kernel, block, step.points).T
+            yield where, gram
 
     # ------------------------------------------------------------------ reading
 
@@ -275,8 +329,8 @@ class Shard:
 
     @keeps("placed", makes=0)
     def place(self, key: int, make: Callable[..., Any], *args: Any) -> None:
-        """Keep `make(pool, *args)` with the arms of this shard, for every version."""
-        self.placed[key] = make(self.pool, *args)
+        """Keep `make(pool, room, *args)` with the arms of this shard, for every version."""
+        self.placed[key] = make(self.pool, self.room, *args)
 
     @forgets("placed")
     def displace(self, key: int) -> None:
@@ -285,7 +339,8 @@ class Shard:
 
     def nbytes(self, number: int) -> int:
         """The bytes allocated for columns."""
-        return self.versions[number].columns.nbytes
+        columns: Columns = self.versions[number].columns
+        return columns.nbytes
 
 
 def prior_variances(kernel: KernelLike, features: Any) -> Floats:
@@ -297,6 +352,18 @@ def prior_variances(kernel: KernelLike, features: Any) -> Floats:
     if wrong.any():
         raise InvalidKernelError(f"{kernel!r}.diag gave {prior[wrong][0]}, a variance must be finite and ≥ 0")
     return prior
+
+
+def _step_bytes(step: Step) -> int:
+    return 8 * (3 * int(step.forms.shape[1]) + 4 * len(step.accepted) + 8)
+
+
+def _rebuild_bytes(columns: int) -> int:
+    return 8 * (3 * columns + 8)
+
+
+def _restore_bytes(columns: int) -> int:
+    return 8 * (5 * columns + 8)
 
 
 def empty_values(n_arms: int) -> PoolValues:

@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from manyarms.reproduce.experiment import Experiment, ExperimentResult, Job, JobOutcome, Mode, SummaryRow
 from manyarms.reproduce.figures import save_figure
 from manyarms.reproduce.pools import GENERATED, load
@@ -39,6 +41,7 @@ class ReproductionReport:
     reused: int
     ran: int
     stand_in: bool  # generated data was used instead of real data
+    cpu_seconds: float  # of all runs, also of those that were reused
 
     @property
     def digest(self) -> str:
@@ -91,6 +94,7 @@ def _summarised(
         reused=found,
         ran=len(jobs) - found,
         stand_in=stand_in,
+        cpu_seconds=round(sum(float(run.timings["cpu"][-1]) for run in results), 1),
     )
 
 
@@ -133,7 +137,11 @@ def _run_and_store(
     run_one: Callable[[Job, Path | None], JobOutcome], job: Job, raw: RawFolder, data_home: Path | None
 ) -> None:
     """Run a job and store its outcome in the worker, so that finished jobs survive failures of others."""
-    raw.write(job, run_one(job, data_home))
+    started = time.process_time()
+    outcome = run_one(job, data_home)
+    rows = len(next(iter(outcome.timings.values()), (0,)))
+    cpu = np.full(rows, time.process_time() - started)
+    raw.write(job, replace(outcome, timings=outcome.timings | {"cpu": cpu}))
 
 
 def _prepare_worker() -> None:
@@ -188,6 +196,7 @@ def _manifest(
         "band": experiment.band,
         "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "generated_stand_in": report.stand_in,
+        "cpu_seconds": report.cpu_seconds,
         "seeds": sorted({job.seed for job in jobs}),
         "settings": {replace(job, seed=0).key.rpartition("--")[0]: job.settings for job in jobs},
         "digest": report.digest,

@@ -11,6 +11,7 @@ import numpy as np
 
 from manyarms.reproduce.curves import Curve, Panel, averaged, mean_and_sd
 from manyarms.reproduce.experiment import ExperimentResult, SummaryRow
+from manyarms.support.validation import Floats
 
 
 def grouped(results: Sequence[ExperimentResult]) -> dict[str, dict[str, list[ExperimentResult]]]:
@@ -57,6 +58,20 @@ def regret_panel(case: str, methods: dict[str, list[ExperimentResult]]) -> Panel
     return replace(panel, curves=(*panel.curves, chance))
 
 
+def relative_regret_panel(case: str, methods: dict[str, list[ExperimentResult]]) -> Panel:
+    """The regret of every method divided by that of a uniformly random choice, R_t / R_uniform."""
+    shares = {
+        name: [replace(run, numbers=run.numbers | {"share": relative_regret(run)}) for run in runs]
+        for name, runs in methods.items()
+    }
+    return replace(panel_of(case, "regret / uniform", "share", shares), y_limits=(0.0, 1.05))
+
+
+def relative_regret(run: ExperimentResult) -> Floats:
+    """R_t / R_uniform at the recorded steps: 1 is as good as chance."""
+    return run.numbers["regret"] / run.numbers["uniform_regret"]
+
+
 def final_rows(results: Sequence[ExperimentResult]) -> list[SummaryRow]:
     """Every method at its last step, averaged over seeds."""
     return [_final_row(case, method, runs) for case, method, runs in by_case_and_method(results)]
@@ -73,6 +88,7 @@ def _final_row(case: str, method: str, runs: list[ExperimentResult]) -> SummaryR
         "regret": float(regret),
         "regret sd": float(sd),
         "uniform regret": float(last["uniform_regret"].mean()),
+        "R/uniform": float((last["regret"] / last["uniform_regret"]).mean()),
         "CPU s": float(np.mean([run.timings["seconds"][-1] for run in runs])),
         "largest batch": int(last["largest_batch"].max()),
         "batches": float(last["batches"].mean()),

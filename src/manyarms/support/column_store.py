@@ -1,7 +1,7 @@
 """The stored columns of z over the whole pool, and one fast pass over them.
 
 Each column is contiguous, so writing a new one and reading all of them are sequential in memory. They are
-kept in panels of `_PANEL` columns. A new panel is added when the last one is full, so nothing is ever copied
+kept in panels of `PANEL` columns. A new panel is added when the last one is full, so nothing is ever copied
 or held twice: with a million arms the columns take nearly all the memory.
 
 Passes go through blocks of rows, counted from the beginning of the range that they are given. A matrix
@@ -12,20 +12,36 @@ one thread for each product (`support/threads.py`); then a row has the same bits
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from manyarms.support.validation import Floats
 
-_PANEL = 128  # columns; sums over a panel are in the storage precision, sums over panels in double
+PANEL = 128  # columns; sums over a panel are in the storage precision, sums over panels in double
 BLOCK_ROWS = 1 << 14
-_PRODUCT_ROWS = 4096  # of one matrix product
+PRODUCT_ROWS = 4096  # of one matrix product
 _CACHE_BYTES = 1 << 20  # of a panel, processed together when several linear forms are computed
 _FEW_FORMS = 6  # up to this many forms, matrix–vector products on a cached block beat a matrix product
 MOST_COMPILED_FORMS = 8  # above, a matrix product is faster than the compiled sweep
+
+Fill = Callable[["Columns", slice], None]  # computes and writes some columns of consecutive rows
+
+
+class Panel(NamedTuple):
+    """An array of `PANEL` × rows; `secure(columns)`, if there is one, makes sure that they can be written."""
+
+    array: NDArray[Any]
+    secure: Callable[[int], None] | None = None
+
+
+class Places(Protocol):
+    """Where panels are kept, in memory or in files (`column_room.py`)."""
+
+    def panel(self, rows: int, dtype: np.dtype[Any]) -> Panel:
+        """A new panel."""
 
 
 class Columns:
@@ -35,10 +51,19 @@ class Columns:
     reader with an earlier number of columns still reads the same values, and an abandoned write is harmless.
     """
 
-    def __init__(self, rows: int, dtype: DTypeLike = np.float64, columns: int = 0) -> None:
-        self.n_rows, self.dtype = rows, np.dtype(dtype)
-        self._panels: list[NDArray[Any]] = []  # each `_PANEL` × rows: a column of z is a row here
+    stored = True  # whether what is written is kept
+
+    def __init__(
+        self, rows: int, dtype: DTypeLike = np.float64, columns: int = 0, places: Places | None = None
+    ) -> None:
+        self.n_rows, self.dtype, self._places = rows, np.dtype(dtype), places
+        self._panels: list[NDArray[Any]] = []  # each `PANEL` × rows: a column of z is a row here
+        self._secures: list[Callable[[int], None] | None] = []
         self.reserve(columns)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The columns as they are read in another process, where they are in memory."""
+        return {**vars(self), "_places": None, "_secures": [None] * len(self._panels)}
 
     @property
     def nbytes(self) -> int:
@@ -47,8 +72,30 @@ class Columns:
 
     def reserve(self, columns: int) -> None:
         """Allocate room for `columns` columns in total; pages that were never written take no memory yet."""
-        while len(self._panels) * _PANEL < columns:
-            self._panels.append(np.empty((_PANEL, self.n_rows), dtype=self.dtype))
+        while len(self._panels) * PANEL < columns:
+            shape = PANEL, self.n_rows
+            new = (
+                Panel(np.empty(shape, dtype=self.dtype))
+                if self._places is None
+                else self._places.panel(self.n_rows, self.dtype)
+            )
+            self._panels.append(new.array)
+            self._secures.append(new.secure)
+        for place, secure in enumerate(self._secures):
+            if secure is not None:
+                secure(min(max(columns - place * PANEL, 0), PANEL))
+
+    def remember(self, first: int, stop: int, rows: int, fill: Fill) -> None:
+        """Take note of how the columns from `first` to before `stop` are computed, in blocks of `rows` rows.
+
+        They are stored, so there is nothing to note; `RecomputedColumns` needs it.
+        """
+
+    def branched(self, columns: int) -> Columns:
+        """A copy of the first columns, with room of its own for more."""
+        other = Columns(self.n_rows, self.dtype, columns, self._places)
+        other.write_parts(slice(None), self.parts(columns))
+        return other
 
     def write(self, row: slice, first: int, values: NDArray[Any]) -> None:
         """Store `values` (rows × columns) starting at column `first`; the room must have been reserved."""
@@ -87,7 +134,7 @@ class Columns:
 
     def column(self, place: int) -> Floats:
         """One column of every row, in double precision."""
-        return np.asarray(self._panels[place // _PANEL][place % _PANEL], dtype=np.float64)
+        return np.asarray(self._panels[place // PANEL][place % PANEL], dtype=np.float64)
 
     def product(self, forms: Floats, row: slice, compiled: bool = False) -> Floats:
         """Σ_j data[i, j] · forms[j, r] for the rows in `row`: an array of r × rows, in one pass over memory.
@@ -106,8 +153,8 @@ class Columns:
                 add_forms(panel[: stop - place], vectors, place, begin, total)
             return total
         vectors = np.ascontiguousarray(forms.T, dtype=self.dtype)
-        for start in range(begin, end, _PRODUCT_ROWS):
-            rows = slice(start, min(start + _PRODUCT_ROWS, end))
+        for start in range(begin, end, PRODUCT_ROWS):
+            rows = slice(start, min(start + PRODUCT_ROWS, end))
             for place, _, stop, panel in self._parts(0, columns):
                 part = _panel_product(vectors[:, place:stop], panel[: stop - place, rows])
                 total[:, rows.start - begin : rows.stop - begin] += part
@@ -115,9 +162,9 @@ class Columns:
 
     def _parts(self, first: int, last: int) -> Iterator[tuple[int, int, int, NDArray[Any]]]:
         """(first column of the panel, begin, end, panel) for the panels with columns `first` to `last`."""
-        for place in range(first // _PANEL, -(-last // _PANEL)):
-            start = place * _PANEL
-            yield start, max(start, first), min(start + _PANEL, last), self._panels[place]
+        for place in range(first // PANEL, -(-last // PANEL)):
+            start = place * PANEL
+            yield start, max(start, first), min(start + PANEL, last), self._panels[place]
 
 
 def _panel_product(vectors: NDArray[Any], data: NDArray[Any]) -> NDArray[Any]:
@@ -129,7 +176,7 @@ def _panel_product(vectors: NDArray[Any], data: NDArray[Any]) -> NDArray[Any]:
     if len(vectors) > _FEW_FORMS:
         return np.asarray(vectors @ data)
     result = np.empty((len(vectors), data.shape[1]), dtype=data.dtype)
-    step = max(1, _CACHE_BYTES // (_PANEL * data.dtype.itemsize))
+    step = max(1, _CACHE_BYTES // (PANEL * data.dtype.itemsize))
     for start in range(0, data.shape[1], step):
         block = data[:, start : start + step]
         for r in range(len(vectors)):

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.concurrency import run_in_threadpool
 
 from manyarms.campaigns.campaign import Campaign
+from manyarms.campaigns.engine_settings import EngineSettings
 from manyarms.campaigns.settings import read_request
 from manyarms.campaigns.status import status
 from manyarms.errors import InvalidRequestError, SettingsError, shown
@@ -82,6 +83,8 @@ def _created(registry: Registry, name: str, where: str, table: Path, settings: d
     with kept_on_success(table):
         try:
             asked = read_request(None, {**settings, "pool": str(table)})
+            if asked.on_engine() != EngineSettings():
+                raise SettingsError("engine cannot be chosen over HTTP: the service computes")
             Campaign.new(where, asked).close()
         except (TypeError, ValueError, OverflowError) as problem:
             if type(problem).__module__.startswith("manyarms"):
