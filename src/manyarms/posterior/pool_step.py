@@ -81,8 +81,8 @@ class ValueRule(Protocol):
 class ByFactor:
     """Values from E⁻¹ with E Eᵀ = V, and w = V⁻¹b.
 
-    With `single`, E⁻¹z is computed in single precision, in half the time. ‖E⁻¹‖² ≤ 1/λ, so λ zᵀV⁻¹z is then off
-    by some 10⁻⁷ √(m k) standard deviations.
+    With `single`, E⁻¹z is computed in single precision, in half the time. ‖E⁻¹‖² ≤ 1/λ, so λ zᵀV⁻¹z is then
+    off by some 10⁻⁷ √(m k) standard deviations.
     """
 
     inverse_factor: Floats
