@@ -93,7 +93,7 @@ class ByFactor:
         """The values of arms with these rows of z and prior variances."""
         columns = Z.T  # in row order if z was computed with `Nystrom.columns`
         residual = np.maximum(prior - np.einsum("ij,ij->j", columns, columns), 0.0)
-        right = columns.astype(np.float32) if self.single else columns
+        right: Any = columns.astype(np.float32) if self.single else columns
         return PoolValues(residual, self._triangle.squares(right), self.vector @ columns)
 
     @cached_property
