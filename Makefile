@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers
 FLOWER := .venv-flower
+TORCH := .venv-torch
 # One thread a process: the suites run on several processes, and results do not depend on the core count. Compiled
 # modules are kept, because every process of a suite imports the same ones.
 SINGLE := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 
-.PHONY: demo test coverage test-slow test-soak test-docs test-peers test-flower lint bench reproduce docs wheel clean
+.PHONY: demo test coverage test-slow test-soak test-docs test-peers test-torch test-flower lint bench reproduce docs wheel clean
 
 demo: $(VENV)/demo
 	@$(BIN)/manyarms demo
@@ -35,6 +36,10 @@ test-docs: $(VENV)/dev
 # The suites of other libraries on the plug-ins for them, in an environment of their own.
 test-peers: $(PEERS)/peers
 	$(SINGLE) SCIPY_ARRAY_API=1 $(PEERS)/bin/python -m pytest -q -rA tests/peers
+
+# The page about BoTorch, Ax and BayBE, which need PyTorch.
+test-torch: $(TORCH)/torch
+	$(SINGLE) $(TORCH)/bin/python -m pytest -q -rA -o norecursedirs=".*" tests/torch
 
 # Flower pins versions of libraries that the service needs newer, so it has an environment of its own.
 test-flower: $(FLOWER)/flower
@@ -82,6 +87,11 @@ $(PEERS)/peers: pyproject.toml
 	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -e ".[peers]"
 	@touch $@
 
+$(TORCH)/torch: pyproject.toml
+	test -x $(TORCH)/bin/python || $(PYTHON) -m venv $(TORCH)
+	$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check -e ".[torch]"
+	@touch $@
+
 $(FLOWER)/flower: pyproject.toml
 	test -x $(FLOWER)/bin/python || $(PYTHON) -m venv $(FLOWER)
 	$(FLOWER)/bin/python -m pip install --quiet --disable-pip-version-check -e ".[flower]" "pytest>=8.0"
@@ -92,4 +102,4 @@ $(VENV)/docs: pyproject.toml | $(VENV)/bin/python
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(PEERS) $(FLOWER) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(FLOWER) $(TORCH) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

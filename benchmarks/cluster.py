@@ -32,7 +32,9 @@ def dask_step(smoke: bool) -> list[Row]:
     }
     with (
         dask.config.set(settings),
-        LocalCluster(workers, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        LocalCluster(
+            workers, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0"
+        ) as cluster,
         Client(cluster, direct_to_workers=True) as client,
     ):
 

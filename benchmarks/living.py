@@ -148,10 +148,8 @@ def _growth(s: Settings) -> list[Row]:
                 began = time.process_time()
                 batch = campaign.ask(s.batch_size)
                 warm[number] = time.process_time() - began
-                if os.environ.get("SHOW"): print(s.n_arms, number, round(warm[number],3), flush=True)
                 if compared:
                     cold[number], _, again = asked_cold(str(folder / "cold.db"), s.batch_size)
-                    if os.environ.get("SHOW"): print("   cold", round(cold[number],3), flush=True)
                     assert [each[1] for each in again] == [each.id for each in batch], "warm and cold differ"
                 lines = "".join(f"{x.code},{values[x.arm] + 0.02 * rng.normal()}\n" for x in batch)
                 campaign.tell_bytes(f"ticket,value\n{lines}".encode(), "results.csv")
@@ -180,7 +178,7 @@ def bumps(n_arms: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def measure(arm: object) -> float:
-    """Measure a candidate of `many_batches`: its true value plus noise drawn from the number of the ticket."""
+    """Measure a candidate of `many_batches`: its true value plus noise that belongs to the ticket."""
     truth = np.load("truth.npy", mmap_mode="r")
     rng = np.random.default_rng((1, arm.ticket))  # type: ignore[attr-defined]
     return float(truth[arm.index] + NOISE * rng.standard_normal())  # type: ignore[attr-defined]
@@ -196,10 +194,14 @@ def many_batches(smoke: bool) -> list[Row]:
         lines = (f"recipe {i}," + ",".join(map(str, row)) for i, row in enumerate(features.tolist()))
         (folder / "pool.csv").write_text("\n".join(["name,x1,x2,x3", *lines]))
         manyarms = (sys.executable, "-m", "manyarms")
-        options = f"--id name --kernel rbf --lengthscale {SPREAD} --noise {NOISE} --signal 1 --mean 0 --width 3"
+        options = (
+            f"--id name --kernel rbf --lengthscale {SPREAD} --noise {NOISE} --signal 1 --mean 0 --width 3"
+        )
         new = (*manyarms, "new", "c.db", "--pool", "pool.csv", *options.split(), "--repeats", "allow")
         _used(lambda: _run((*new, "--budget", str(budget)), folder))
-        seconds = _used(lambda: _run((*manyarms, "run", "c.db", "--python", "benchmarks.living:measure"), folder))
+        seconds = _used(
+            lambda: _run((*manyarms, "run", "c.db", "--python", "benchmarks.living:measure"), folder)
+        )
         with closing(sqlite3.connect(folder / "c.db")) as database:
             ((n_batches,),) = database.execute("SELECT count(*) FROM batches")
     label = f"{n_arms} × 3 CSV, a run of {budget} trials, CPU"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 from collections.abc import Iterator
 
 import numpy as np
@@ -23,6 +24,11 @@ with contextlib.suppress(ImportError):  # `make test-peers` and `make test-flowe
         "explore", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
     )
     settings.load_profile("fixed")
+
+
+# A shell starts programs in the background with Ctrl-C ignored, and their children would ignore it as well.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)

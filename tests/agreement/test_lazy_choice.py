@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import manyarms as ma
+from manyarms.choice import lazy_argmax
 from manyarms.support.column_store import Columns
 from tests.runs import Problem
 
@@ -80,3 +81,25 @@ def test_a_run_of_repeats_costs_no_pass_over_the_pool():
         columns.product = original
     assert len(batch) == 300
     assert passes == [], "a batch on fresh feedback reads no column of the whole pool"
+
+
+@pytest.mark.parametrize("storage", [np.float64, np.float32])
+@pytest.mark.parametrize(("most", "equal_rows"), [(100, True), (20, False), (3, False)])
+def test_a_contest_with_few_tracked_arms_has_the_same_winners(most, equal_rows, storage, monkeypatch):
+    """The shards take over when too many arms would be tracked; with 3 arms, they choose every one."""
+    monkeypatch.setattr(lazy_argmax, "MOST_WATCHED", most)
+    counted = []
+    again = lazy_argmax.LazyArgmax._begin_again
+    monkeypatch.setattr(lazy_argmax.LazyArgmax, "_begin_again", lambda self: counted.append(again(self)))
+    for seed in range(3):
+        problem = Problem(seed, n_arms=200)
+        if equal_rows:
+            problem.pool = ma.Pool(np.concatenate([problem.pool.features[:100]] * 2))
+        policy = ma.BBKB(**problem.settings(batch_ratio=3.0, local=seed % 2 == 0))
+        runs = [
+            ma.Optimizer(problem.pool, policy, seed=seed, storage=storage, lazy=lazy)
+            for lazy in (False, True)
+        ]
+        asked = [problem.run(opt, 30) + opt.ask(25).arms.tolist() for opt in runs]
+        assert asked[0] == asked[1], f"seed {seed}"
+    assert counted, "no contest had too many arms"

@@ -88,7 +88,7 @@ import os, time
 def slow(arm):
     with open("log", "a") as log:
         log.write("x")
-    while os.path.getsize("log") > 3 and os.path.exists("pause"):
+    while arm.ticket > 2 and os.path.exists("pause"):
         time.sleep(0.02)
     return arm.row["x1"]
 """

@@ -282,7 +282,7 @@ def scale() -> Stage:
             f"tls_{role}_{part}": pair[part] for role in ("scheduler", "worker", "client") for part in pair
         }
         security = Security(tls_ca_file="ca.pem", require_encryption=True, **keys)
-        settings: dict[str, Any] = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
+        settings: dict[str, Any] = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0"}
         cluster = LocalCluster(security=security, protocol="tls://", processes=False, **settings)
         open_clusters.append(cluster)
         stage.examples["tls://scheduler.example.org:8786"] = cluster.scheduler_address
@@ -305,7 +305,7 @@ def scale() -> Stage:
             cluster.close()
 
     stage.prepare, stage.finish = prepare, finish
-    stage.examples["LocalCluster(n_workers=4,"] = "LocalCluster(n_workers=1, dashboard_address=None,"
+    stage.examples["LocalCluster(n_workers=4,"] = "LocalCluster(n_workers=1, dashboard_address=':0',"
     return stage
 
 

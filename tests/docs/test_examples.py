@@ -6,11 +6,13 @@ import re
 
 import pytest
 
+import manyarms as ma
 from tests.docs.pages import ROOT, blocks, run_page
 from tests.docs.stages import stage_of
 
 # Pages whose examples need libraries that only `make test-peers` installs (tests/peers/test_pages.py).
 IN_PEERS = {"docs/coming-from.md", "docs/optuna.md", "docs/kernel-tuner.md"}
+IN_TORCH = {"docs/coming-from-botorch.md"}  # `make test-torch` (tests/torch/test_pages.py)
 CLUSTERS = {"docs/scale.md"}
 QUICK = ["README.md", "docs/tour.md"]
 ALL = [
@@ -26,7 +28,7 @@ def folder(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in PAGES if page not in IN_PEERS | CLUSTERS])
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in IN_PEERS | IN_TORCH | CLUSTERS])
 def test_examples_run(page: str) -> None:
     run_page(page, stage_of(page))
 
@@ -44,7 +46,12 @@ def test_quick_examples_run(page: str) -> None:
 
 def test_no_page_is_left_out() -> None:
     assert set(PAGES) == set(ALL) - WITHOUT_EXAMPLES
-    assert set(PAGES) >= IN_PEERS | CLUSTERS | set(QUICK)
+    assert set(PAGES) >= IN_PEERS | IN_TORCH | CLUSTERS | set(QUICK)
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    assert [name for name in ma.__all__ if not re.search(rf"[ .]{name}\b", text)] == []
 
 
 def test_a_failing_example_is_found(tmp_path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from distributed import LocalCluster
+from distributed.security import Security
 from typer.testing import CliRunner
 
 import manyarms as ma
@@ -19,6 +20,7 @@ from manyarms.campaigns.engine_settings import EngineSettings
 from manyarms.campaigns.settings import read_request
 from manyarms.cli.main import app
 from manyarms.errors import EngineError, SchedulerLostError, SettingsError
+from tests.federation.certificates import write_certificates
 
 NOWHERE = "tcp://127.0.0.1:1"
 
@@ -123,7 +125,12 @@ def test_an_ask_without_its_scheduler_fails_clearly_and_hands_out_nothing(table:
 def test_a_campaign_on_a_cluster_asks_for_the_same_candidates(table: Path) -> None:
     plain, _ = new(table, "plain.db")
     expected = batches(plain, None)
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
+    options = {
+        "n_workers": 2,
+        "threads_per_worker": 1,
+        "dashboard_address": "127.0.0.1:0",
+        "silence_logs": 50,
+    }
     with LocalCluster(**options) as cluster:
         where, result = new(table, "c.db", "--engine", cluster.scheduler_address)
         assert result.exit_code == 0, result.output
@@ -140,7 +147,12 @@ def test_a_campaign_on_a_cluster_asks_for_the_same_candidates(table: Path) -> No
 def test_the_scheduler_dies_between_two_asks_of_one_process(table: Path) -> None:
     plain, _ = new(table, "plain.db")
     expected = batches(plain, None, 1)
-    options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
+    options = {
+        "n_workers": 1,
+        "threads_per_worker": 1,
+        "dashboard_address": "127.0.0.1:0",
+        "silence_logs": 50,
+    }
     with LocalCluster(**options) as cluster:
         where, _ = new(table, "c.db", "--engine", cluster.scheduler_address)
         with Campaign(where) as campaign:
@@ -150,6 +162,32 @@ def test_the_scheduler_dies_between_two_asks_of_one_process(table: Path) -> None
             with pytest.raises(SchedulerLostError, match="no result is lost"):
                 campaign.ask(2)
             assert len(campaign.open_tickets()) == 24
+
+
+@pytest.mark.soak
+def test_a_campaign_on_a_cluster_with_tls(table: Path) -> None:
+    folder = table.parent
+    write_certificates(folder)
+    files = {"ca": "ca.pem", "cert": "client.pem", "key": "client.key"}
+    roles = {
+        f"tls_{role}_{kind}": str(folder / f"server.{ending}")
+        for role in ("scheduler", "worker", "client")
+        for kind, ending in (("cert", "pem"), ("key", "key"))
+    }
+    security = Security(tls_ca_file=str(folder / "ca.pem"), require_encryption=True, **roles)
+    plain, _ = new(table, "plain.db")
+    with LocalCluster(
+        n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=50, protocol="tls",
+        security=security, host="127.0.0.1",
+    ) as cluster:  # fmt: skip
+        assert cluster.scheduler_address.startswith("tls://")
+        given = [text for name, file in files.items() for text in (f"--engine-{name}", str(folder / file))]
+        where, result = new(table, "c.db", "--engine", cluster.scheduler_address, *given)
+        assert result.exit_code == 0, result.output
+        assert batches(where, None, 1) == batches(plain, None, 1)
+        _, refused = new(table, "without.db", "--engine", cluster.scheduler_address)
+        assert refused.exit_code == 3
+        assert "cannot be reached" in refused.output
 
 
 _EVALUATED_THERE = """
@@ -162,7 +200,8 @@ def measure(arm):
 
 if __name__ == "__main__":
     pool = ma.Pool(np.random.default_rng(0).random((2000, 2)))
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster:
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
+    with LocalCluster(**options, silence_logs=50) as cluster:
         with Client(cluster) as client:
             settings = {"budget": 60, "seed": 1}
             here = ma.maximize(measure, pool, **settings)

@@ -23,7 +23,7 @@ from tests.engines.campaigns import Search
 pytestmark = pytest.mark.usefixtures("small_blocks")
 SIZES = (4, 6, 25, 1, 1, 2)
 KILLS = {"learned": 12, "BBKB local": 9, "SGPTS": 9}  # 30 in all
-OPTIONS = {"threads_per_worker": 1, "processes": True, "dashboard_address": None, "silence_logs": 50}
+OPTIONS = {"threads_per_worker": 1, "processes": True, "dashboard_address": "127.0.0.1:0", "silence_logs": 50}
 
 
 def worker_pids(client: Client) -> list[int]:

@@ -22,18 +22,21 @@ def test_two_worker_processes(client: Client) -> None:
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("name", POLICIES)
-def test_two_worker_processes_on_more_seeds(client: Client, name: str, seed: int) -> None:
+def test_any_number_of_shards_on_two_worker_processes(client: Client, name: str, seed: int) -> None:
     search = Search(seed)
-    assert search.arms(name, Dask(client, shards=5)) == search.arms(name, ONE)
+    expected = search.arms(name, ONE)
+    for shards in (1, 2, 5, 16):
+        assert search.arms(name, Dask(client, shards=shards)) == expected, shards
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("shards", [2, 16])
 @pytest.mark.usefixtures("small_blocks")
-def test_other_numbers_of_shards(client: Client, shards: int) -> None:
+@pytest.mark.parametrize("storage", ["disk", "recompute"])
+def test_other_storage_on_the_workers(client: Client, storage: str) -> None:
     search = Search(1)
     for name in POLICIES:
-        assert search.arms(name, Dask(client, shards=shards)) == search.arms(name, ONE)
+        engine = Dask(client, shards=5, storage=storage)
+        assert search.arms(name, engine) == search.arms(name, ONE), name
 
 
 @pytest.mark.soak

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -101,17 +100,6 @@ def processes(folder: Path) -> Iterator[Processes]:
     finally:
         for process in reversed(started.all):
             started.kill(process)
-
-
-def run_json(*arguments: str) -> dict[str, object]:
-    """The JSON that a command prints."""
-    ran = subprocess.run(
-        [sys.executable, "-m", "manyarms", *arguments, "--json"], env=ENV, cwd=ROOT, capture_output=True,
-        text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    answer: dict[str, object] = json.loads(ran.stdout)
-    return answer
 
 
 class Wiretap:

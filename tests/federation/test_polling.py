@@ -166,6 +166,7 @@ def test_the_server_app_is_killed_and_started_again(tmp_path: Path) -> None:
     problem.check()
 
 
+@pytest.mark.slow
 def test_the_run_ends_without_a_node_that_never_comes_back(tmp_path: Path) -> None:
     problem = make_problem(tmp_path, "duets", algorithm=SHORT_RUNS["duets"])
     clock = Clock(1.8e9)

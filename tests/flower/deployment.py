@@ -100,7 +100,6 @@ class Deployment:
         }  # fmt: skip
         self.processes: list[subprocess.Popen[bytes]] = []
         self.nodes: list[subprocess.Popen[bytes]] = []  # the SuperNodes, by agent
-        self.link: subprocess.Popen[bytes] | None = None
 
     def start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
         """Start a process whose output goes to a file."""
@@ -111,12 +110,6 @@ class Deployment:
             )  # fmt: skip
         self.processes.append(process)
         return process
-
-    def kill(self, process: subprocess.Popen[bytes] | None) -> None:
-        """As a power cut: no signal that could be handled."""
-        assert process is not None
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait(10)
 
     def stop(self, process: subprocess.Popen[bytes]) -> None:
         """End a process with its children, by the ids that were started here."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.federation.contract import CarrierContract
-from tests.federation.support import N, Problem, make_problem
+from tests.federation.support import N, Problem
 from tests.flower.deployment import Deployment, deployed
 from tests.flower.short_runs import SHORT_RUNS
 
@@ -24,7 +23,7 @@ def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
     """A SuperLink and its SuperNodes, which find the files of the present run behind a link."""
     folder = tmp_path_factory.mktemp("federation")
     with deployed(folder) as deployment:
-        deployment.link = deployment.superlink()
+        deployment.superlink()
         deployment.nodes = [supernode(deployment, n) for n in range(N)]
         yield deployment
 
@@ -51,16 +50,20 @@ def start(federation: Deployment, problem: Problem) -> None:
     federation.flwr("run", ".", "test", "--run-config", config)
 
 
-def wait_until(federation: Deployment, problem: Problem, reached: Callable[[dict[str, Any]], bool]) -> None:
+def wait(federation: Deployment, problem: Problem) -> None:
+    """Wait until the run is over; a SuperNode that has ended is started again."""
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         time.sleep(1.0)
+        for number, node in enumerate(federation.nodes):
+            if node.poll() is not None:  # as a service manager would; a locked database of Flower ends a node
+                federation.nodes[number] = supernode(federation, number)
         hub = problem.hub()
         status = hub.status()
         hub.close()
-        if reached(status):
+        if status["over"]:
             return
-    raise AssertionError(f"never reached: {status}\n{federation.logs()}")
+    raise AssertionError(f"not over: {status}\n{federation.logs()}")
 
 
 class TestFlower(CarrierContract):
@@ -74,24 +77,7 @@ class TestFlower(CarrierContract):
 
     def carry(self, problem: Problem) -> None:
         start(self.federation, problem)
-        wait_until(self.federation, problem, lambda status: status["over"])
-
-
-def test_a_supernode_and_the_superlink_are_killed_and_started_again(
-    federation: Deployment, tmp_path: Path
-) -> None:
-    """The run goes on where it was, after `flwr run` with the same run file, and comes to the same end."""
-    problem = make_problem(tmp_path, "duets", algorithm=SHORT_RUNS["duets"])
-    start(federation, problem)
-    wait_until(federation, problem, lambda status: status["cost"]["messages"] > 0)
-    federation.kill(federation.nodes[1])
-    federation.nodes[1] = supernode(federation, 1)
-    wait_until(federation, problem, lambda status: status["epoch"] >= 2)
-    federation.kill(federation.link)
-    federation.link = federation.superlink()
-    start(federation, problem)
-    wait_until(federation, problem, lambda status: status["over"])
-    problem.check()
+        wait(self.federation, problem)
 
 
 @pytest.mark.filterwarnings("ignore:.*Click 9.0:DeprecationWarning")  # in the imports of Flower itself

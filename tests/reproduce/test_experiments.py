@@ -14,11 +14,11 @@ from manyarms import agents
 from manyarms.problems import branin
 from manyarms.reproduce import duets, linear_sketch, real_pools, sgpts, starvation
 from manyarms.reproduce.curves import Curve, fitted_slope, labels, mean_and_sd
-from manyarms.reproduce.experiment import ExperimentResult, Job
+from manyarms.reproduce.experiment import ExperimentResult, Job, SummaryRow
 from manyarms.reproduce.noise import PullNoise, standard_noise
 from manyarms.reproduce.registry import EXPERIMENTS
 from manyarms.reproduce.simulation import recorded_steps, simulate, trace_columns
-from manyarms.reproduce.summaries import final_rows, regret_panel
+from manyarms.reproduce.summaries import final_rows, regret_panel, to_markdown
 
 
 def job_of(experiment: str, case: str, method: str, seed: int = 0, **changed: object) -> Job:
@@ -128,6 +128,19 @@ def test_summary_of_runs_is_at_their_last_step() -> None:
     panel = regret_panel("F = 1", {"BBKB": runs})
     assert [curve.label for curve in panel.curves] == ["BBKB", "uniform choice"]
     assert labels(((panel, panel),)) == ["BBKB", "uniform choice"]
+
+
+def test_a_summary_as_a_table_of_the_documents() -> None:
+    rows: list[SummaryRow] = [
+        {"method": "BKB", "T": 10_000, "regret": 758.043, "share": 0.11132},
+        {"method": "GP-UCB", "T": 10_000, "regret": 20349.1, "share": float("nan")},
+    ]
+    assert to_markdown(rows).splitlines() == [
+        "| method | T | regret | share |",
+        "| --- | --- | --- | --- |",
+        "| BKB | 10000 | 758 | 0.111 |",
+        "| GP-UCB | 10000 | 20349 | – |",
+    ]
 
 
 # ---------------------------------------------------------------- the experiments

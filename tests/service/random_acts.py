@@ -67,7 +67,7 @@ class Laboratory:
 
 
 def perform(campaign: CampaignAccess, act: Act, codes: Codes) -> tuple[Codes, list[Any]]:
-    """Do it; the codes of new tickets, and what there is to compare: tickets and predictions, to the last bit."""
+    """Do it; the codes of new tickets, and what there is to compare to the last bit."""
     if act.kind == "ask":
         issued = campaign.ask(act.size)
         found = [

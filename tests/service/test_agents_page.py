@@ -151,7 +151,7 @@ def test_the_list_names_the_runs_and_a_broken_file_does_not_hide_them(tmp_path: 
     with in_process(tmp_path) as client:
         text = client.get("/").text
         assert "run" in text
-        assert "the content has changed" in text or "not the table of the run" in text
+        assert "not the table of candidates of the run" in text
 
 
 def test_only_who_may_look_at_everything_sees_the_runs(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from manyarms.campaigns.queries import history, ticket_counts
 from manyarms.campaigns.results_file import ReportedResult
 from manyarms.service.client.http import Connection
 from manyarms.service.client.remote import RemoteCampaign
-from tests.campaigns.support import wait_until
+from tests.campaigns.server import fresh_database
+from tests.campaigns.support import made, wait_until
 from tests.service.support import Service, campaign_in
 
 WORKERS = 4
@@ -50,10 +51,18 @@ class Worker(threading.Thread):
             campaign.close()
 
 
-def killed_often(folder: Path, moments: int) -> None:
-    """Kill and restart the service so many times while the workers go on."""
-    path = campaign_in(folder)
-    service, stop, rng = Service(folder), threading.Event(), random.Random(1)
+def killed_often(folder: Path, moments: int, server: str | None = None, seed: int = 1) -> None:
+    """Kill and restart the service so many times while the workers go on.
+
+    The campaign is in a file of the folder, or on a PostgreSQL server.
+    """
+    if server is None:
+        place, path = str(folder), str(campaign_in(folder))
+    else:
+        place = fresh_database(server)
+        path = f"{place}#screen"
+        made(folder, path).close()
+    service, stop, rng = Service(place), threading.Event(), random.Random(seed)
     workers = [Worker(f"{service.address}/screen", number, stop) for number in range(WORKERS)]
     try:
         for worker in workers:
@@ -83,6 +92,17 @@ def test_a_killed_service_loses_and_doubles_nothing(tmp_path: Path) -> None:
     killed_often(tmp_path, moments=2)
 
 
+@pytest.mark.slow
+def test_a_killed_service_on_postgresql_loses_and_doubles_nothing(tmp_path: Path, server: str) -> None:
+    killed_often(tmp_path, moments=2, server=server)
+
+
 @pytest.mark.soak
-def test_a_service_that_is_killed_often_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    killed_often(tmp_path, moments=100)
+@pytest.mark.parametrize("block", range(10))
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_a_service_killed_at_100_moments_loses_and_doubles_nothing(
+    tmp_path: Path, request: pytest.FixtureRequest, database: str, block: int
+) -> None:
+    """Ten moments each, 100 on each database; another seed for each block."""
+    server = request.getfixturevalue("server") if database == "postgresql" else None
+    killed_often(tmp_path, 10, server, seed=block)

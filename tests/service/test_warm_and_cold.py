@@ -1,8 +1,8 @@
 """A service that keeps its model does what a new process would do for every single act.
 
-The same random acts (asks, results that come late or fail, forgotten tickets, corrections) go to a service that
-stays alive, and to a copy of the campaign on which a new process does each act. Tickets, candidates, reasons and
-predictions must be equal to the last bit.
+The same random acts (asks, results that come late or fail, forgotten tickets, corrections) go to a service
+that stays alive, and to a copy of the campaign on which a new process does each act. Tickets, candidates,
+reasons and predictions must be equal to the last bit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.service.random_acts import Codes, Laboratory, model_cold, model_of, p
 from tests.service.support import in_process
 
 MODELS = {"learned": LEARNED, "given": SMALL}
-LOADED_LATE = ["scipy.linalg", "scipy.optimize", "scipy.special", "scipy.spatial.distance", "threadpoolctl", "psycopg"]
+LOADED_LATE = ["scipy.linalg", "scipy.optimize", "scipy.special", "threadpoolctl", "psycopg"]
 
 
 @pytest.fixture(scope="module")
@@ -91,9 +91,7 @@ def one_sequence(
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_a_warm_service_equals_new_processes(
-    tmp_path: Path, cold: ProcessPoolExecutor, kind: str
-) -> None:
+def test_a_warm_service_equals_new_processes(tmp_path: Path, cold: ProcessPoolExecutor, kind: str) -> None:
     compare(Databases(tmp_path, None), cold, kind, range(1), 14)
 
 
@@ -114,6 +112,4 @@ def test_a_warm_service_equals_new_processes_in_200_sequences(
     """Five sequences each, with a learned model in every other block."""
     server = request.getfixturevalue("server") if database == "postgresql" else None
     first = 1_000 + 5 * block + (500 if server else 0)
-    compare(
-        Databases(tmp_path, server), cold, ("learned", "given")[block % 2], range(first, first + 5), 20
-    )
+    compare(Databases(tmp_path, server), cold, ("learned", "given")[block % 2], range(first, first + 5), 20)

@@ -33,17 +33,14 @@ def test_single_precision_is_for_sketches_on_large_pools(n_arms, n_features, pol
 
 
 def test_both_precisions_choose_the_same_arms() -> None:
-    """A learned model on a smooth function: near-dependent inducing arms stay in the sketch of both.
-
-    Within a batch, arms with nearly equal bounds may change places.
-    """
+    """A learned model on a smooth function; arms with nearly equal bounds may change places."""
     X = np.random.default_rng(0).random((3000, 4))
     truth = np.sin(3 * X[:, 0]) + X[:, 1] * X[:, 2]
-    runs = [ma.Optimizer(ma.Pool(X), seed=1, budget=80, storage=name) for name in ("float64", "float32")]
-    for _ in range(4):
-        batches = [run.ask(20) for run in runs]
-        np.testing.assert_array_equal(*(np.sort(batch.arms) for batch in batches))
-        for run, batch in zip(runs, batches, strict=True):
+    arms = []
+    for storage in ("float64", "float32"):
+        run = ma.Optimizer(ma.Pool(X), seed=1, budget=80, storage=storage)
+        for _ in range(4):
+            batch = run.ask(20)
             run.tell(batch, truth[batch.arms])
-    sizes = [run.posterior.state.sketch_size for run in runs]
-    assert sizes[0] == sizes[1] > 40
+        arms.append(run.history.arms)
+    assert len(np.intersect1d(*arms)) >= 76

@@ -10,7 +10,7 @@ import numpy as np
 
 from manyarms import policies
 from manyarms.campaigns.assumptions import (
-    LARGE_POOL,
+    FULL_SKETCH,
     NOISE_SHARE,
     assumed_kernel,
     assumed_storage,
@@ -45,7 +45,7 @@ def resolve(request: Request, source: Source, pool: Pool) -> Settings:
         (None, list(prepared.assumptions)) if prepared else _given_kernel(request, source, pool)
     )
     storage, more = (request.storage, []) if request.storage != AUTO else assumed_storage(pool)
-    if pool.n_arms >= LARGE_POOL:
+    if most_inducing(pool.n_arms) <= FULL_SKETCH:
         more = [*more, f"sketch: at most {most_inducing(pool.n_arms)} inducing arms on a pool of this size"]
     kind, options = _policy(request, learned=kernel is None)
     settings = Settings(

@@ -108,17 +108,19 @@ class _Question:
 
 def _bounds(
     shard: Shard, version: Version, question: _Question, may: OpenArms
-) -> tuple[Ints, Floats, Floats]:
-    """The arms that may be chosen, and their lower and upper bounds."""
+) -> tuple[Ints | None, Floats, Floats]:
+    """The places of the arms that may be chosen (None: all), and their lower and upper bounds."""
     kept = version.notes.get("exploration")
     if kept is None or kept[0] != question.number:
         leverage = version.leverage
         if question.pulls is not None:
             leverage = reduced_leverage(shard, version, question.pulls)
-        places = np.flatnonzero(may.flags(shard.n_arms))
-        mean, reach = version.values.mean[places], question.width * np.sqrt(leverage[places])
-        kept = version.notes["exploration"] = question.number, (places, mean - reach, mean + reach)
-    found: tuple[Ints, Floats, Floats] = kept[1]
+        places = None if may.all_open else np.flatnonzero(may.flags(shard.n_arms))
+        mean = version.values.mean if places is None else version.values.mean[places]
+        reach = question.width * np.sqrt(leverage if places is None else leverage[places])
+        lower = mean - reach
+        kept = version.notes["exploration"] = question.number, (places, lower, np.add(mean, reach, out=reach))
+    found: tuple[Ints | None, Floats, Floats] = kept[1]
     return found
 
 
@@ -145,7 +147,8 @@ def _drawn(
 ) -> tuple[Any, Ints]:
     """The arms whose upper bound reaches the bar with the smallest random names, and these names."""
     places, _, upper = _bounds(shard, version, question, may)
-    arms = places[upper >= bar] + shard.first
+    arms = np.flatnonzero(upper >= bar)
+    arms = (arms if places is None else places[arms]) + shard.first
     version.notes.pop("exploration", None)
     names = random_names(arms.astype(np.uint64), np.uint64(question.key))
     order = np.lexsort((arms, names))[:most]

@@ -1,7 +1,7 @@
 """The highest upper bounds of the arms that may be chosen: what each shard finds, and how the answers join.
 
-Bounds are mean + width·σ̃ at the last feedback. Ties go to the lowest index; bounds count as tied if rounding
-errors can explain their difference (`TIE`).
+Bounds are mean + width·σ̃ at the last feedback, or after some hallucinated pulls. Ties go to the lowest index;
+bounds count as tied if rounding errors can explain their difference (`TIE`).
 """
 
 from __future__ import annotations
@@ -11,12 +11,26 @@ from dataclasses import dataclass
 import numpy as np
 
 from manyarms.pool.allowance import Allowance, OpenArms
+from manyarms.posterior.hallucination import Hallucinated, reduced_leverage
 from manyarms.posterior.over_pool import OverPool
 from manyarms.posterior.shard import Shard, Version
 from manyarms.support.validation import Floats, Ints
 
 TIE = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-6}
 _NOTHING = -np.inf
+_PART = 1 << 18  # arms that are sorted together
+
+
+@dataclass(frozen=True, eq=False)
+class PullsSoFar:
+    """Hallucinated pulls, with a number that tells those of one process apart.
+
+    `spare` is added to σ̃², so that bounds remain upper limits whatever the rounding errors of the shards are.
+    """
+
+    pulls: Hallucinated
+    number: int
+    spare: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -25,10 +39,13 @@ class BoundRule:
 
     width: float
     mean: bool = True
+    after: PullsSoFar | None = None
 
-    def of(self, version: Version) -> Floats:
+    def of(self, shard: Shard, version: Version) -> Floats:
         """The bounds of all arms of a shard."""
-        bounds = self.width * version.std
+        bounds = self.width * (
+            version.std if self.after is None else _reduced_std(shard, version, self.after)
+        )
         if self.mean:
             bounds += version.values.mean
         return bounds
@@ -61,16 +78,26 @@ class Highest:
 # ---------------------------------------------------------------------- in a shard
 
 
+def _reduced_std(shard: Shard, version: Version, after: PullsSoFar) -> Floats:
+    """σ̃ of all arms after these pulls, kept until the next question about others."""
+    kept = version.notes.get("reduced")
+    if kept is None or kept[0] != after.number:
+        std = np.sqrt(reduced_leverage(shard, version, after.pulls) + after.spare)
+        kept = version.notes["reduced"] = after.number, std
+    found: Floats = kept[1]
+    return found
+
+
 def peak_in(shard: Shard, version: Version, rule: BoundRule, may: OpenArms, tie: float) -> Peak:
     """The peak of one shard."""
-    bounds, scale = _open_bounds(version, rule, may)
+    bounds, scale = _open_bounds(shard, version, rule, may)
     best = float(bounds.max())
     return _first_reaching(shard, version, bounds, best - tie * scale, scale)
 
 
 def reaching_in(shard: Shard, version: Version, rule: BoundRule, may: OpenArms, threshold: float) -> Peak:
     """The first arm of one shard whose bound reaches the threshold."""
-    bounds, scale = _open_bounds(version, rule, may)
+    bounds, scale = _open_bounds(shard, version, rule, may)
     return _first_reaching(shard, version, bounds, threshold, scale)
 
 
@@ -78,10 +105,9 @@ def highest_in(
     shard: Shard, version: Version, rule: BoundRule, may: OpenArms, skip: Ints, most: int
 ) -> Highest:
     """The highest bounds of one shard; `skip` are arms of the pool that are left out."""
-    bounds, scale = _open_bounds(version, rule, may)
+    bounds, scale = _open_bounds(shard, version, rule, may)
     bounds[shard.local(skip)] = _NOTHING
-    some = most < len(bounds)
-    places = np.argpartition(-bounds, most)[: most + 1] if some else np.arange(len(bounds))
+    places = _top(bounds, most + 1)
     places = places[np.lexsort((places, -bounds[places]))]
     found = bounds[places]
     found = found[found > _NOTHING]
@@ -90,16 +116,31 @@ def highest_in(
     return Highest(places[:most] + shard.first, found[:most], beyond, scale)
 
 
-def _open_bounds(version: Version, rule: BoundRule, may: OpenArms) -> tuple[Floats, float]:
+def _open_bounds(shard: Shard, version: Version, rule: BoundRule, may: OpenArms) -> tuple[Floats, float]:
     """The bounds of a shard, −inf for arms that may not be chosen, and the largest absolute one of all."""
-    bounds = rule.of(version)
-    scale = max(float(np.abs(bounds).max()), 1e-300)
+    bounds = rule.of(shard, version)
+    scale = max(float(bounds.max()), -float(bounds.min()), 1e-300)
     if not may.all_open:
         if may.by_default and may.mask is None:
             bounds[may.exceptions] = _NOTHING
         else:
             bounds[~may.flags(len(bounds))] = _NOTHING
     return bounds, scale
+
+
+def _top(bounds: Floats, most: int) -> Ints:
+    """The places of the highest bounds, in any order. No further array of their number is made."""
+    found: Ints = np.empty(0, dtype=np.int64)
+    lowest = _NOTHING  # of those found, once there are enough
+    for start in range(0, len(bounds), _PART):
+        places = np.flatnonzero(bounds[start : start + _PART] > lowest) + start
+        if len(places):
+            found = np.concatenate([found, places])
+        if len(found) >= most:
+            if len(found) > most:
+                found = found[np.argpartition(-bounds[found], most - 1)[:most]]
+            lowest = float(bounds[found].min())
+    return found
 
 
 def _first_reaching(shard: Shard, version: Version, bounds: Floats, threshold: float, scale: float) -> Peak:

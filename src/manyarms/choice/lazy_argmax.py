@@ -6,6 +6,10 @@ other arms, no other arm has to be evaluated (BBKB l. 7–8, theory §5.1). The 
 the bound of the next arm, and are asked again only if the contest falls below it. The arms chosen are the
 same as with eager evaluation of every arm.
 
+In a dense pool a pull lowers the bounds of very many arms. When too many would have to be tracked, the shards
+compute the bounds of all arms after the pulls so far, in one pass, and the contest begins again from these.
+What is kept here is therefore limited, whatever the size of the pool.
+
 Ties go to the lowest index. Arms with equal features are then chosen by index, and the choice does not depend
 on the order of summation.
 """
@@ -13,16 +17,23 @@ on the order of summation.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 
-from manyarms.choice.highest import TIE, BoundRule, highest, peak
+from manyarms.choice.highest import TIE, BoundRule, PullsSoFar, highest, peak
 from manyarms.pool.allowance import Allowance
 from manyarms.posterior.hallucination import Hallucination
 from manyarms.posterior.posterior import Posterior
 from manyarms.support.validation import Ints
 
 _FIRST_SHORTLIST = 64
+MOST_WATCHED = 1 << 16  # arms that are tracked at the same time
+_NUMBERS = count()
+
+
+class _TooMany(Exception):  # noqa: N818
+    """More arms would have to be tracked than are kept here."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +69,16 @@ class LazyArgmax:
         self._over_pool = posterior.state.over_pool
         self._tie = TIE[posterior.storage]
         self._uses_mean = mean
+        self._spare = self._tie * posterior.state.prior_max / posterior.ridge
+        self._after: PullsSoFar | None = None  # the pulls that the shards' bounds take into account
+        self._pulls_then = 0  # how many these are
         self._tracked = set(overlay.watched.tolist())
         self._open = np.array([allowed[arm] > 0 for arm in overlay.watched.tolist()], dtype=bool)
         self.widen(width)
 
     def widen(self, width: float) -> None:
         """Use another width from now on; this is the only event within a batch that can raise a bound."""
-        self.width, self._rule = width, BoundRule(width, self._uses_mean)
+        self.width, self._rule = width, BoundRule(width, self._uses_mean, self._after)
         self._slack: float | None = None  # known once the shards have been asked
         self._shortlist: Ints = np.empty(0, dtype=np.int64)
         self._bounds = np.empty(0)  # of the shortlist
@@ -79,6 +93,17 @@ class LazyArgmax:
             return TopArm(first.arm, first.leverage, first.leverage) if first.arm >= 0 else _NO_ARM
         if not self._lazy:
             self._track(np.array([a for a in self._allowed.open_arms() if a not in self._tracked], dtype=int))
+        try:
+            return self._won()
+        except _TooMany:
+            self._begin_again()
+        try:
+            return self._won()
+        except _TooMany:  # so many are tied
+            return self._said_by_shards()
+
+    def _won(self) -> TopArm:
+        """The winner of the contest among the tracked arms and all that may rival them."""
         if self._slack is None:
             self._extend_shortlist()
         while True:
@@ -98,12 +123,32 @@ class LazyArgmax:
         arm = int(self._overlay.watched[place])
         return TopArm(arm, float(watched.leverage[place]), float(leverage[place]))
 
+    def _begin_again(self) -> None:
+        """Track no arm, and let the shards take the pulls so far into account."""
+        if self._pulls_then != len(self._overlay.pulls):
+            self._after = PullsSoFar(self._overlay.message(), next(_NUMBERS), self._spare)
+            self._pulls_then = len(self._overlay.pulls)
+        self._overlay.forget_watched()
+        self._tracked, self._open = set(), np.empty(0, dtype=bool)
+        self.widen(self.width)
+
+    def _said_by_shards(self) -> TopArm:
+        """The arm with the highest bound according to the shards, which know all pulls so far."""
+        after = PullsSoFar(self._overlay.message(), next(_NUMBERS))
+        rule = BoundRule(self.width, self._uses_mean, after)
+        first = peak(self._over_pool, rule, self._allowed, self._tie)
+        self.widen(self.width)  # the shortlist was left in the middle of a contest
+        if first.arm < 0:
+            return _NO_ARM
+        now = self._overlay.leverage(np.array([first.arm]))
+        return TopArm(first.arm, first.leverage, float(now[0]))
+
     def chosen(self, arm: int) -> None:
         """Record that `arm` was chosen; the caller has added the pull to the overlay."""
         mask = self._allowed.mask
         self._allowed.take([arm])
         if arm not in self._tracked:
-            self._track(np.array([arm], dtype=np.int64))
+            self._track(np.array([arm], dtype=np.int64), at_any_size=True)
         if self._allowed.mask is not mask:  # a group of arms has been closed
             watched = self._overlay.watched.tolist()
             self._open = np.array([self._allowed[each] > 0 for each in watched], dtype=bool)
@@ -135,7 +180,10 @@ class LazyArgmax:
         self._shortlist, self._bounds, self._next = found.arms, found.bounds, 0
         self._outside, self._slack = found.beyond, self._tie * found.scale
 
-    def _track(self, arms: Ints) -> None:
+    def _track(self, arms: Ints, at_any_size: bool = False) -> None:
+        too_many = len(self._tracked) + len(arms) > MOST_WATCHED
+        if too_many and self._lazy and not at_any_size:
+            raise _TooMany
         if len(arms):
             self._tracked.update(arms.tolist())
             self._open = np.concatenate([self._open, [self._allowed[arm] > 0 for arm in arms.tolist()]])

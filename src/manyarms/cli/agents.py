@@ -120,7 +120,7 @@ def invite(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:  # fmt: skip
-    """Write an invitation. It holds the key of one agent: send it over a secure channel, and to nobody else."""
+    """Write an invitation. It holds the key of one agent: send it over a secure channel only."""
     from manyarms.federation.run_file import RunFile
 
     if invitation.exists():

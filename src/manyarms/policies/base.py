@@ -215,7 +215,8 @@ class Sparse(Policy):
     inducing: "fresh" (an independent draw at each renewal, as in the papers), "union" (the union of n draws
         for an arm pulled n times) or "incremental" (keep an inducing arm with p_{t+1}/p_t; without a proof).
     compaction: inducing arms of earlier draws stay in the sketch until its size is more than
-    `compaction` times a fresh draw: a larger span is still accurate (theory §2.3). 1 keeps fresh draws only.
+        `compaction` times a fresh draw and rebuilding it pays: a larger span is still accurate (theory §2.3,
+        §3.6). 1 keeps fresh draws only.
     max_inducing: the largest number of inducing arms drawn, which bounds the cost of a step; None: no limit.
         With fewer arms than the leverage scores ask for, confidence bounds still hold but are wider, and the
         bounds on the regret are not proved (theory §3.8).

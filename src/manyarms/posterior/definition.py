@@ -80,6 +80,7 @@ def built(
     state = replace(base, **vars(definition))
     rows = embedding.matrix(process.pool.take(state.arms))
     weights, rule = process.weights_from(rows, state)
+    rule = replace(rule, single=process.storage == np.float32)
     columns_known = sum(definition.groups[:shared])
     message = Rebuild(embedding, rule, process.leverage_scale(state, state.counts), columns_known)
     return replace(

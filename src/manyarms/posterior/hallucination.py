@@ -89,8 +89,13 @@ class Hallucination:
         self._streak: _Streak | None = None  # the streak in progress
         self._past = GrowingMatrix(0)  # directions of finished streaks, as rows
         self._n_past = 0
+        self.forget_watched()
+
+    def forget_watched(self) -> None:
+        """Watch no arm any more."""
         self.watched: Ints = np.empty(0, dtype=np.int64)
-        self._watched_columns = GrowingMatrix(0)  # c(watched, U)
+        vars(self).pop("_watched_rows", None)
+        self._watched_columns = GrowingMatrix(0, len(self._covariance) if self.pulls else 0)  # c(watched, U)
         self._before_streak = np.empty(0)  # leverage of the watched arms before the present streak
         self._streak_column = np.empty(0)  # c_t(x, s) of the watched arms for the present streak
         self.watched_leverage = np.empty(0)

@@ -22,7 +22,7 @@ from manyarms.reproduce.figures import save_figure
 from manyarms.reproduce.pools import GENERATED, load
 from manyarms.reproduce.provenance import provenance
 from manyarms.reproduce.raw import RawFolder, digest_of, write_atomically
-from manyarms.reproduce.summaries import to_csv
+from manyarms.reproduce.summaries import to_csv, to_markdown
 from manyarms.support.validation import count
 
 Progress = Callable[[int, int, str], None]  # jobs done, total jobs, key of the last job
@@ -72,6 +72,7 @@ def reproduce(
         report_progress(found + ran, len(jobs), job.key)
     report = _summarised(experiment, mode, jobs, raw, found)
     write_atomically(report.summary, to_csv(report.rows).encode())
+    write_atomically(report.summary.with_suffix(".md"), to_markdown(report.rows).encode())
     seconds = round(time.perf_counter() - started, 1)
     manifest = _manifest(experiment, mode, jobs, report) | origin | {"wall_seconds": seconds}
     write_atomically(report.manifest, (json.dumps(manifest, indent=2, ensure_ascii=False) + "\n").encode())

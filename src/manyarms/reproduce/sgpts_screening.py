@@ -3,8 +3,9 @@
 The later, published version of S-GP-TS (NeurIPS 2021) screens molecules in large batches. Its library is
 replaced by the Enamine library with docking scores: 49 706 molecules, Morgan fingerprints of 1 024 bits, and
 the Tanimoto kernel. Chosen here: minus the docking score, standardised, as reward; noise of 0.3 standard
-deviations; λ = 0.09; 2 000 evaluations; α = 1; inducing molecules by leverage scores or by a k-DPP of 100;
-M = 1 000. What counts is the recall, the fraction of the best 1 % of the molecules that have been evaluated.
+deviations; λ = 0.09; 2 000 evaluations; α = 1; M = 1 000; inducing molecules by a k-DPP of 100 (in the full
+mode also by leverage scores, which keep most of the molecules evaluated and take several times longer). What
+counts is the recall, the fraction of the best 1 % of the molecules that have been evaluated.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from manyarms.reproduce.summaries import by_case_and_method, panel_of
 from manyarms.support.validation import Floats, Ints
 
 SHARE = 0.01  # of the library that counts as best
-METHODS: dict[str, dict[str, Any]] = {"leverage": {}, "k-DPP": {"inducing": "kdpp"}}
+METHODS: dict[str, dict[str, Any]] = {"k-DPP": {"inducing": "kdpp"}, "leverage": {}}
 
 
 def policy_of(method: str, settings: Settings) -> ma.SGPTS:
@@ -115,10 +116,18 @@ def _summary_row(case: str, method: str, runs: list[ExperimentResult]) -> Summar
     }
 
 
-def _plan(pool: str, seeds: int, horizon: int, batches: Sequence[int], m: int, M: int) -> ExperimentPlan:
+def _plan(
+    pool: str,
+    seeds: int,
+    horizon: int,
+    batches: Sequence[int],
+    m: int,
+    M: int,
+    methods: Sequence[str] = tuple(METHODS),
+) -> ExperimentPlan:
     settings: Settings = {"pool": pool, "horizon": horizon, "noise_std": 0.3, "m": m, "M": M}
     cases: dict[str, Settings] = {f"B = {batch}": {"batch": batch} for batch in batches}
-    return ExperimentPlan(tuple(METHODS), seeds, settings, cases)
+    return ExperimentPlan(tuple(methods), seeds, settings, cases)
 
 
 BATCHES = (10, 50, 100, 500)
@@ -128,7 +137,7 @@ EXPERIMENT = Experiment(
     band="mean ± one standard deviation over seeds",
     plans={
         "smoke": _plan("generated-bits:200", 1, 40, (5, 20), 10, 40),
-        "default": _plan("enamine", 3, 2_000, BATCHES, 100, 1_000),
+        "default": _plan("enamine", 3, 2_000, BATCHES, 100, 1_000, ("k-DPP",)),
         "full": _plan("enamine", 10, 5_000, BATCHES, 500, 2_000),
     },
     run_one=run_one,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -36,6 +37,22 @@ def to_csv(rows: list[SummaryRow]) -> str:
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
+
+
+def to_markdown(rows: list[SummaryRow]) -> str:
+    """A summary as a Markdown table, the form of docs/reproduction.md."""
+    header = [" | ".join(rows[0]), " | ".join("---" for _ in rows[0])]
+    body = [" | ".join(shown(value) for value in row.values()) for row in rows]
+    return "".join(f"| {line} |\n" for line in (*header, *body))
+
+
+def shown(value: str | int | float) -> str:
+    """A value with three digits, whole numbers and numbers above 1 000 without decimals."""
+    if isinstance(value, str) or math.isnan(value):
+        return str(value) if isinstance(value, str) else "–"
+    if abs(value) >= 1_000 or float(value).is_integer():
+        return f"{value:.0f}"
+    return f"{value:.3g}"
 
 
 def panel_of(

@@ -32,6 +32,7 @@ class Memory:
     probabilities: Floats = field(default_factory=lambda: np.empty(0))  # inclusion probability of `drawn`
     excess: float = 0.0  # what old inducing arms have cost since the sketch was last built (run/feedback.py)
     drawn_from: int = 0  # the number of different arms that the last draw chose from
+    oversampling: float | None = None  # q̄ since the sketch was thinned; None: that of the policy
 
     def relabelled(self, label: Callable[[Ints], Ints]) -> Memory:
         """The same memory with arm indices mapped by `label`."""

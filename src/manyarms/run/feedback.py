@@ -90,6 +90,7 @@ def conditioned(
         if compact
         else memory.excess + _excess(belief, len(draw.arms), len(fresh), len(pulled[0])),
         drawn_from=memory.drawn_from if draw.kept else candidates,
+        oversampling=memory.oversampling,
     )
     if compact:
         return belief.at(belief.process.rebuilt(state, draw.arms, *pulled), after)

@@ -35,8 +35,8 @@ def joint_draws(belief: Belief, arm: int, rng: np.random.Generator) -> tuple[Int
 def _root(covariance: Floats) -> Floats:
     """R with R Rᵀ equal to a covariance, up to _JITTER of its average variance.
 
-    Neighbouring arms make the covariance singular to machine precision, which the jitter repairs; where it does
-    not suffice, eigenvectors take ten times as long.
+    Neighbouring arms make the covariance singular to machine precision, which the jitter repairs; where it
+    does not suffice, eigenvectors take ten times as long.
     """
     jitter = _JITTER * float(np.trace(covariance)) / len(covariance)
     try:

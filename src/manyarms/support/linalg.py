@@ -69,7 +69,7 @@ def semidefinite_root(matrix: Floats) -> Floats:
     the diagonal is below n times the rounding error of its largest entry.
     """
     packed, pivots, rank, _ = _lapack().dpstrf(matrix, lower=1)
-    root = np.zeros(packed.shape)
+    root: Floats = np.zeros_like(packed)
     root[pivots - 1, :rank] = np.tril(packed)[:, :rank]
     return root
 

@@ -48,6 +48,7 @@ _environment = Environment(
     loader=PackageLoader("manyarms.service.page"), autoescape=True, trim_blocks=True, lstrip_blocks=True
 )
 _environment.filters["figure"] = number
+_environment.filters["ago"] = lambda age: age if age == "now" else f"{age} ago"
 _environment.filters["short"] = lambda text: shortened(FORBIDDEN.sub("\ufffd", str(text)), 60)
 
 
