@@ -105,7 +105,7 @@ def small_rounds(smoke: bool) -> list[Row]:
         (folder / "pool.csv").write_text("\n".join([header, *rows]))
 
         def measured(campaign: Campaign, n: int) -> None:
-            rows = "".join(f"{each.ticket},{target[each.arm]}\n" for each in campaign.ask(n))
+            rows = "".join(f"{each.code},{target[each.arm]}\n" for each in campaign.ask(n))
             campaign.tell_bytes(f"ticket,value\n{rows}".encode(), "results.csv")
 
         with Campaign.new(folder / "c.db", Request(pool=str(folder / "pool.csv"), id="id")) as campaign:

@@ -44,6 +44,7 @@ class Setting:
     growth: float = MIDRANGE_GROWTH  # of the number of different arms between fits, in the middle range
     widen: bool = False  # widen β as the batch shrinks variances
     options: tuple[tuple[str, float], ...] = ()
+    storage: str | None = None  # of the columns; None leaves it to the library
     needs: tuple[str, ...] = ()  # other libraries, which choose the arms instead of this one (`peer_choices`)
 
 
@@ -168,7 +169,8 @@ def _by_the_library(
 ) -> np.ndarray:
     """`Optimizer` as a user would call it, with its default policy or with another one."""
     policy = None if setting.policy == "BBKB" else getattr(ma, setting.policy)()
-    optimizer = ma.Optimizer(task.pool, policy, seed, budget=budget, repeats=setting.repeats)
+    chosen = {} if setting.storage is None else {"storage": setting.storage}
+    optimizer = ma.Optimizer(task.pool, policy, seed, budget=budget, repeats=setting.repeats, **chosen)
     while optimizer.spent < budget:
         asked = optimizer.ask(min(batch, budget - optimizer.spent))
         optimizer.tell(asked, task.pull(asked.arms, rng))
@@ -185,6 +187,10 @@ def settings() -> dict[str, Setting]:
         replace(default, name="eps-greedy", policy="EpsGreedy"),
         replace(default, name="exact", policy="GPUCB"),
         replace(default, name="repeats", repeats="allow"),
+        *(
+            replace(default, name=f"default, {storage}", storage=storage)
+            for storage in ("float32", "float64")
+        ),
         replace(default, name="Thompson, sparse", policy="SGPTS"),
         loop,
         *(replace(loop, name=f"width {w:g}", width=w) for w in (0.5, 1.0, 2.0, 3.0)),

@@ -1,89 +1,29 @@
 """Boxes: the best value found against BoTorch and Optuna, the regret against a fine grid, the time per step.
 
 A peer that is not installed is reported in a row without a figure. `MANYARMS_SEEDS` sets the number of seeds
-(10); all five functions with both peers take several hours.
+(10); all five functions with both peers take several hours, in pieces by `benchmarks.box_runs`.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
 import manyarms as ma
 from benchmarks import Row, at_most
+from benchmarks.box_runs import EVALUATIONS, values_of
 from manyarms.problems.on_boxes import BOX_PROBLEMS, BoxProblem
 
-EVALUATIONS = 200
 BAR = 1.5  # times the peer's simple regret
+PEERS = ["BoTorch", "Optuna-GP"]
 
 
 def seeds(smoke: bool) -> range:
     return range(1 if smoke else int(os.environ.get("MANYARMS_SEEDS", "10")))
-
-
-def manyarms_values(problem: BoxProblem, evaluations: int, seed: int) -> np.ndarray:
-    box = ma.Box(problem.lower, problem.upper)
-    return ma.minimize(lambda arm: problem(arm.features)[0], box, evaluations, seed=seed).rewards
-
-
-def botorch_values(problem: BoxProblem, evaluations: int, seed: int) -> np.ndarray:
-    """SingleTaskGP with its default priors, log expected improvement, 10 restarts, as in its tutorial."""
-    import torch
-    from botorch.acquisition import LogExpectedImprovement
-    from botorch.fit import fit_gpytorch_mll
-    from botorch.models import SingleTaskGP
-    from botorch.models.transforms import Standardize
-    from botorch.optim import optimize_acqf
-    from gpytorch.mlls import ExactMarginalLogLikelihood
-
-    torch.set_num_threads(1)
-    torch.manual_seed(seed)
-    d, low, side = len(problem.lower), np.array(problem.lower), np.subtract(problem.upper, problem.lower)
-    design = min(2 * (d + 1), evaluations - 1)
-    X = torch.quasirandom.SobolEngine(d, scramble=True, seed=seed).draw(design, dtype=torch.double)
-    bounds = torch.stack([torch.zeros(d), torch.ones(d)]).double()
-
-    def evaluate(places: torch.Tensor) -> torch.Tensor:
-        return torch.tensor(-problem(low + side * places.numpy()))[:, None]
-
-    Y = evaluate(X)
-    while len(X) < evaluations:
-        model = SingleTaskGP(X, Y, outcome_transform=Standardize(1))
-        fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
-        rule = LogExpectedImprovement(model, Y.max())
-        new, _ = optimize_acqf(rule, bounds, q=1, num_restarts=10, raw_samples=512)
-        X, Y = torch.cat([X, new]), torch.cat([Y, evaluate(new)])
-    return -Y[:, 0].numpy()
-
-
-def optuna_values(problem: BoxProblem, evaluations: int, seed: int) -> np.ndarray:
-    """Optuna's GPSampler, told that the function has no noise."""
-    import optuna
-    import torch
-
-    torch.set_num_threads(1)
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    sampler = optuna.samplers.GPSampler(seed=seed, deterministic_objective=True)
-    study, values = optuna.create_study(sampler=sampler), []
-
-    def objective(trial: optuna.Trial) -> float:
-        ends = enumerate(zip(problem.lower, problem.upper, strict=True))
-        point = [trial.suggest_float(f"x{axis}", low, high) for axis, (low, high) in ends]
-        values.append(float(problem(point)[0]))
-        return values[-1]
-
-    study.optimize(objective, n_trials=evaluations)
-    return np.array(values)
-
-
-PEERS: dict[str, Callable[[BoxProblem, int, int], np.ndarray]] = {
-    "BoTorch": botorch_values,
-    "Optuna-GP": optuna_values,
-}
 
 
 def best_values(smoke: bool) -> list[Row]:
@@ -94,15 +34,20 @@ def best_values(smoke: bool) -> list[Row]:
 
 
 def _compared(problem: BoxProblem, evaluations: int, smoke: bool) -> list[Row]:
-    def regret(values: Callable[[BoxProblem, int, int], np.ndarray]) -> float:
-        found = [values(problem, evaluations, seed).min() - problem.minimum for seed in seeds(smoke)]
-        return float(np.median(found))
+    folder = os.environ.get("MANYARMS_BOX_RUNS")
 
-    ours = regret(manyarms_values)
+    def regret(method: str) -> float:
+        runs = (
+            values_of(method, problem.name, evaluations, seed, Path(folder) if folder else None)
+            for seed in seeds(smoke)
+        )
+        return float(np.median([values.min() for values in runs]) - problem.minimum)
+
+    ours = regret("manyarms")
     rows = [Row(f"{problem.name}: regret of manyarms", ours)]
-    for name, values in PEERS.items():
+    for name in PEERS:
         try:
-            theirs = regret(values)
+            theirs = regret(name)
         except ImportError:
             rows.append(Row(f"{problem.name}: regret of {name}", float("nan"), note="not installed"))
             continue

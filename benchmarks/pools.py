@@ -30,7 +30,7 @@ def housing() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _loaded(name: str) -> tuple[np.ndarray, np.ndarray]:
-    pool = load(name, folder())
+    pool = load(name, folder()).scaled("standardised", "unit")
     return pool.features, pool.truth
 
 

@@ -37,14 +37,22 @@ class Settings:
 FULL, SMOKE = Settings(), Settings(n_arms=300, workers=2, results=2, alone=2)
 
 
+@dataclass(frozen=True)
+class Served:
+    """A service that runs: its address and its process."""
+
+    address: str
+    pid: int
+
+
 @contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """The address of a service on the campaigns of a folder."""
+def served(folder: Path) -> Iterator[Served]:
+    """A service on the campaigns of a folder, in a process of its own."""
     command = [sys.executable, "-m", "manyarms", "serve", str(folder), "--port", "0", "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ))
     try:
         assert process.stdout is not None
-        yield json.loads(process.stdout.readline())["address"]
+        yield Served(json.loads(process.stdout.readline())["address"], process.pid)
     finally:
         process.terminate()
         process.communicate(timeout=60)
@@ -95,11 +103,11 @@ def one_at_a_time(smoke: bool) -> list[Row]:
         values = write_pool(str(folder / "pool.parquet"), given.n_arms)
         Campaign.new(folder / "screen.db", Request(str(folder / "pool.parquet"), id="molecule")).close()
         Campaign.new(folder / "alone.db", Request(str(folder / "pool.parquet"), id="molecule")).close()
-        with served(folder) as address:
-            alone = worked(f"{address}/alone", 1, given.alone, values)
+        with served(folder) as service:
+            alone = worked(f"{service.address}/alone", 1, given.alone, values)
         before = _child_seconds()
-        with served(folder) as address:
-            seconds = worked(f"{address}/screen", given.workers, given.results, values)
+        with served(folder) as service:
+            seconds = worked(f"{service.address}/screen", given.workers, given.results, values)
         cpu = _child_seconds() - before
         with Campaign(folder / "screen.db") as campaign:
             sizes = [each["size"] for each in batches(campaign)]

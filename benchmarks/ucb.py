@@ -144,7 +144,7 @@ def _against_textbook(
 def bkb_housing(smoke: bool) -> list[Row]:
     """300 steps of BKB on California housing."""
     return _against_textbook(
-        name="BKB on housing", pool=housing, policy=ma.BKB, pulls=300, batched=False, bar=30, smoke=smoke
+        name="BKB on housing", pool=housing, policy=ma.BKB, pulls=300, batched=False, bar=100, smoke=smoke
     )
 
 
@@ -158,7 +158,7 @@ def bbkb_housing(smoke: bool) -> list[Row]:
 def bkb_abalone(smoke: bool) -> list[Row]:
     """500 steps of BKB on Abalone."""
     return _against_textbook(
-        name="BKB on Abalone", pool=abalone, policy=ma.BKB, pulls=500, batched=False, bar=25, smoke=smoke
+        name="BKB on Abalone", pool=abalone, policy=ma.BKB, pulls=500, batched=False, bar=40, smoke=smoke
     )
 
 

@@ -17,6 +17,10 @@ version = release = manyarms.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "plain_docstrings", "remaining_pages"]
 exclude_patterns = ["_ext"]
 html_theme = "furo"
+highlight_language = "text"  # formulas and messages are not Python
+html_theme_options = {
+    "light_css_variables": {"code-font-size": "72%"}  # about 105 characters fit
+}
 html_title = f"manyarms {version}"
 nitpicky = False
 myst_heading_anchors = 4
@@ -26,5 +30,5 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented_params"
 autodoc_preserve_defaults = True
-autodoc_mock_imports = ["joblib", "kernel_tuner", "optuna", "sklearn"]
+autodoc_mock_imports = ["altair", "distributed", "httpx", "joblib", "kernel_tuner", "optuna", "sklearn"]
 linkcheck_ignore = [r"https?://"]  # links between pages are checked; other sites are not asked

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import tempfile
 from pathlib import Path
 
 import matplotlib as mpl
@@ -16,7 +19,8 @@ from manyarms.sklearn import ManyArmsSearchCV
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
-IMAGES = Path(__file__).resolve().parent / "images"
+ROOT = Path(__file__).resolve().parents[1]
+IMAGES = ROOT / "docs" / "images"
 
 
 def grid_search() -> None:
@@ -68,6 +72,29 @@ def laboratory() -> None:
     figure.savefig(IMAGES / "laboratory.png", dpi=120)
 
 
+def molecules() -> None:
+    """The log P of the amides in the order of the trials, and of all amides; from the code of the page."""
+    sys.path.insert(0, str(ROOT))
+    from tests.docs.pages import run_page
+
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        names = run_page("docs/molecules.md", only="python")
+    arms, every = names["result"].arms, names["partition"]
+    figure, (left, right) = plt.subplots(
+        1, 2, figsize=(6.4, 3.2), layout="constrained", sharey=True, width_ratios=[4, 1]
+    )
+    left.axhline(4.5, color="tab:red", lw=1, label="wanted")
+    left.plot(np.arange(1, len(arms) + 1), every[arms], "o", color="tab:blue", alpha=0.7, label="tried")
+    left.set(xlabel="trial", ylabel="log P (computed)")
+    left.legend(fontsize=8, loc="lower right")
+    right.hist(every, bins=40, orientation="horizontal", color="lightgrey")
+    right.axhline(4.5, color="tab:red", lw=1)
+    right.set(xlabel="amides")
+    figure.savefig(IMAGES / "molecules.png", dpi=120)
+
+
 if __name__ == "__main__":
     grid_search()
     laboratory()
+    molecules()

@@ -48,7 +48,7 @@ class Watched:
         """Wait until every chart is drawn."""
         self.until("[...document.querySelectorAll('[data-chart]')].every(chart => chart.dataset.drawn)")
 
-    def until(self, script: str, seconds: float = 60.0) -> None:
+    def until(self, script: str, seconds: float = 240.0) -> None:
         """Wait until a script gives true. (The page's policy forbids Playwright's own way to do this.)"""
         end = time.monotonic() + seconds
         while not self._holds(script):

@@ -6,6 +6,7 @@ are indented below it continue the explanation.
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import Any
 
@@ -55,7 +56,21 @@ def arguments(item: Any) -> set[str]:
     return names
 
 
+def signature(
+    app: Any, what: str, name: str, item: Any, options: Any, arguments: str | None, result: str | None
+) -> tuple[str, str | None] | None:
+    """The arguments of `__init__` for a class with a `__new__` that only chooses the class."""
+    if what != "class" or "__init__" not in vars(item):
+        return None
+    if item.__new__ is object.__new__:
+        return None
+    found = inspect.signature(item.__init__)
+    plain = [each.replace(annotation=inspect.Parameter.empty) for each in found.parameters.values()]
+    return str(inspect.Signature(plain[1:])), result
+
+
 def setup(app: Any) -> dict[str, bool]:
     """Register the rewriting with Sphinx."""
     app.connect("autodoc-process-docstring", process)
+    app.connect("autodoc-process-signature", signature)
     return {"parallel_read_safe": True}

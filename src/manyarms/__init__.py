@@ -38,6 +38,7 @@ from manyarms.policies import (
 from manyarms.pool.pool import Pool
 from manyarms.posterior.history import History
 from manyarms.posterior.posterior import Posterior
+from manyarms.run.batch_structure import BatchStructure
 from manyarms.run.best import Best
 from manyarms.run.domains import register as register_domain
 from manyarms.run.maximize import Arm, Result, maximize, minimize
@@ -92,6 +93,7 @@ __all__ = [
     "AsyncTS",
     "Batch",
     "BatchRecord",
+    "BatchStructure",
     "Best",
     "Box",
     "BoxOptimizer",

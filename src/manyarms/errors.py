@@ -282,6 +282,10 @@ class SettingsError(ManyarmsError, ValueError):
     """Settings of a campaign that contradict each other or are unknown."""
 
 
+class LeakingColumnError(ManyarmsError, ValueError):
+    """A feature that is an exact linear function of the results: it seems to hold them."""
+
+
 class ResultsFileError(ManyarmsError, ValueError):
     """A results file that cannot be imported; the message names file and row. Nothing is imported from it."""
 

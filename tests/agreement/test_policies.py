@@ -187,9 +187,32 @@ def test_compaction_bounds_the_sketch():
     compact = ma.Optimizer(problem.pool, ma.BKB(**problem.settings(compaction=1.5, oversampling=0.2)), seed=0)
     problem.run(keep, 300)
     problem.run(compact, 300)
-    sizes = [record.dictionary_size for record in compact.trace]
+    sizes, kept = ([record.dictionary_size for record in run.trace] for run in (compact, keep))
     assert any(later < earlier for earlier, later in itertools.pairwise(sizes)), "it was compacted"
-    assert compact.posterior.state.sketch_size < keep.posterior.state.sketch_size
+    assert sum(sizes) < sum(kept)
+
+
+def test_a_compaction_waits_until_it_pays_and_no_longer():
+    """The sketch is rebuilt on d arms once the columns of old arms have cost d² numbers per arm."""
+    problem = Problem(9, n_arms=600)
+    policy = ma.BKB(**problem.settings(compaction=1.2, oversampling=0.5))
+    opt = ma.Optimizer(problem.pool, policy, seed=0)
+    rebuilt = waited = 0
+    for _ in range(200):
+        before = opt.state.belief
+        problem.run(opt, 1)
+        after = opt.state.belief
+        size, drawn = before.state.sketch_size, len(after.memory.drawn)
+        extended = np.array_equal(after.state.inducing[:size], before.state.inducing)
+        rebuilt, waited = rebuilt + (not extended), waited + (extended and size > 1.2 * drawn)
+        if not extended:
+            assert size + 1 > 1.2 * drawn
+            assert before.memory.excess >= drawn**2
+            assert after.memory.excess == 0
+        elif size > 1.2 * drawn:
+            assert before.memory.excess < drawn**2
+    assert rebuilt > 5
+    assert waited > 5
 
 
 def test_authors_alias_means_the_policys_own_form():

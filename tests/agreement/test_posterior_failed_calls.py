@@ -182,7 +182,9 @@ class InterruptAt:
         return self._line
 
 
-@pytest.mark.parametrize("action", ["update", "condition", "rebuild", "extend"])
+@pytest.mark.parametrize(
+    "action", [pytest.param("update", marks=pytest.mark.slow), "condition", "rebuild", "extend"]
+)
 def test_an_interrupt_at_any_line_is_all_or_nothing(action: str) -> None:
     """After Ctrl-C the posterior is as it was, or, when it came at the very end, as the call leaves it."""
     done = Work()

@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 
 import manyarms as ma
+from manyarms.posterior.definition import Definition, built
+from manyarms.posterior.posterior import Posterior
+from manyarms.posterior.sparse_gp import SparseGP
 from tests.agreement.test_posterior_near_duplicates import SHAPES, SPACINGS, WAYS
 from tests.oracle import Dense, Ledger, exact, sparse
 
@@ -102,3 +105,21 @@ def test_storage_is_half_the_size() -> None:
         posterior.append(np.arange(40))
         sizes[storage] = posterior.state.over_pool.nbytes
     assert sizes[np.float64] == 2 * sizes[np.float32]
+
+
+@pytest.mark.parametrize("ridge", [0.01, 1.0])
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_values_of_a_definition_in_single_precision(
+    kernel: Any, ridge: float, rng: np.random.Generator
+) -> None:
+    """Campaigns compute the values of every arm from columns in groups, and z V⁻¹ z in single precision."""
+    features, arms = rng.normal(size=(400, 4)), np.arange(150)
+    rewards = rng.normal(size=len(arms))
+    definition = Definition(arms, (60, 50, 40), arms, np.ones(len(arms)), rewards)
+    values = []
+    for storage in (np.float32, np.float64):
+        process = SparseGP(ma.Pool(features), kernel, ridge, storage=storage)
+        values.append(Posterior.of(process, built(process, definition)))
+    short, long = values
+    assert np.abs(short.variance - long.variance).max() < ORDINARY * long.state.prior.max()
+    assert np.abs(short.mean - long.mean).max() < MEAN * (1 + 1 / ridge) * np.abs(rewards).max()

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.campaigns.server import fresh_database, running_server
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[str]:
-    with running_server() as address:
-        yield address
+from tests.campaigns.server import fresh_database
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])

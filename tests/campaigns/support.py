@@ -111,7 +111,7 @@ def command(*arguments: object, cwd: Path | None = None, text: str | None = None
     return Done(done.returncode, done.stdout, done.stderr)
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 240.0) -> None:
     """Look again and again; it is a failure when it never becomes true."""
     deadline = time.monotonic() + seconds
     while not condition():

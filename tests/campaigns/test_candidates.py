@@ -96,6 +96,27 @@ def test_anything_else_is_refused_and_nothing_is_run(small, condition, why):
         small.eligible(condition)
 
 
+def test_the_candidates_of_a_batch_share_a_value_or_few_of_them_do(small, tmp_path):
+    def batch(*options):
+        found = cli("ask", tmp_path / "c.db", "-n", "2", *options, "--json")
+        tickets = found.json["tickets"]
+        cli("forget", tmp_path / "c.db", "--all-open")
+        return [each["columns"] for each in tickets]
+
+    assert len({row["fresh"] for row in batch("--same", "fresh")}) == 1
+    assert len({row["fresh"] for row in batch("--at-most", "fresh=1")}) == 2
+    for options, words in [
+        (("--same", "colour"), "candidates cannot be grouped by 'colour': the table has no column"),
+        (("--at-most", "fresh=0"), "write a number, or COLUMN=NUMBER"),
+        (("--at-most", "1", "-n", "1"), "cannot be combined"),
+        (("--at-most", "fresh=1", "--at-most", "fresh=2"), "two limits of this kind"),
+    ]:
+        done = cli("ask", tmp_path / "c.db", *options)
+        assert done.code, options
+        assert words in " ".join(done.err.replace("│", " ").split()), done.err
+    assert not small.open_tickets()
+
+
 def test_an_ask_chooses_among_eligible_candidates_only(small, tmp_path):
     done = cli("ask", tmp_path / "c.db", "-n", "2", "--eligible", "price < 30", "--json")
     assert sorted(each["id"] for each in done.json["tickets"]) == ["a", "b"]

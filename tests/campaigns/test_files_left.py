@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import signal
 import subprocess
@@ -38,6 +39,25 @@ def lock(folder: Path) -> None:
     folder.chmod(0o555)
 
 
+COMMANDS = """
+import json, sys
+from tests.campaigns.support import cli
+done = [cli(*arguments) for arguments in json.loads(sys.argv[1])]
+print(json.dumps([(each.code, each.err) for each in done]))
+"""
+
+
+def ended_as_anybody(*commands: list[object]) -> list[tuple[int, str]]:
+    """The exit codes and messages of these commands, in one process that overrules no permissions."""
+    texts = json.dumps([[str(each) for each in arguments] for arguments in commands])
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", COMMANDS, texts], cwd=ROOT, capture_output=True, text=True,
+        check=False, timeout=120, preexec_fn=_as_anybody,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return [tuple(each) for each in json.loads(done.stdout)]
+
+
 def test_a_read_only_folder_can_be_read(locked, tmp_path):
     with made(locked) as campaign:
         step(campaign, 6)
@@ -46,15 +66,15 @@ def test_a_read_only_folder_can_be_read(locked, tmp_path):
     lock(locked)
     before = sorted(path.name for path in locked.iterdir())
     place = locked / "c.db"
-    for arguments in (
+    readers = [
         ["status", place], ["history", place], ["best", place], ["ask", place, "--again"],
         ["export", place, tmp_path / "all.csv"], ["report", place, "--html", tmp_path / "r.html"],
-    ):  # fmt: skip
-        done = command(*arguments, preexec_fn=_as_anybody)
-        assert done.code == 0, (arguments, done.err)
-    for arguments in (["ask", place], ["tell", place, tmp_path / "r.csv"], ["forget", place, "--all-open"]):
-        done = command(*arguments, preexec_fn=_as_anybody)
-        assert (done.code, done.err.count("\n"), "readonly" in done.err) == (4, 1, True), done.err
+    ]  # fmt: skip
+    writers = [["ask", place], ["tell", place, tmp_path / "r.csv"], ["forget", place, "--all-open"]]
+    ended = ended_as_anybody(*readers, *writers)
+    assert [code for code, _ in ended[:6]] == [0] * 6, ended
+    for code, said in ended[6:]:
+        assert (code, said.count("\n"), "readonly" in said) == (4, 1, True), said
     assert sorted(path.name for path in locked.iterdir()) == before
 
 
@@ -101,39 +121,57 @@ def test_an_empty_file_gets_messages_that_agree(tmp_path):
     assert cli(*new).code == 0
 
 
+MOMENTS = [
+    ("manyarms.campaigns.store.creation", "write_new"),
+    ("manyarms.support.output_files", "flush_to_disk"),
+    ("os", "link"),
+]
+# A child for each line "module name before|after folder", which is killed before or after that call.
 KILLED_NEW = """
-import os, sys
+import importlib, os, sys
 from pathlib import Path
-import {module} as module
 from tests.campaigns.support import made
-original = module.{name}
-def killed(*arguments, **options):
-    if {before}:
+
+def begin(module, name, when, folder):
+    module = importlib.import_module(module)
+    original = getattr(module, name)
+    def killed(*arguments, **options):
+        if when == "before":
+            os.kill(os.getpid(), 9)
+        original(*arguments, **options)
         os.kill(os.getpid(), 9)
-    original(*arguments, **options)
-    os.kill(os.getpid(), 9)
-module.{name} = killed
-made(Path(sys.argv[1]))
+    setattr(module, name, killed)
+    made(Path(folder))
+
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        begin(*line.rstrip("\\n").split("\\t"))
+        os._exit(1)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
-@pytest.mark.parametrize("before", [True, False])
-@pytest.mark.parametrize(
-    ("module", "name"),
-    [
-        ("manyarms.campaigns.store.creation", "write_new"),
-        ("manyarms.support.output_files", "flush_to_disk"),
-        ("os", "link"),
-    ],
-)
-def test_a_killed_new_leaves_nothing_or_a_whole_campaign(tmp_path, module, name, before):
-    code = KILLED_NEW.format(module=module, name=name, before=before)
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, check=False)
-    assert done.returncode == -signal.SIGKILL
-    names = sorted(path.name for path in tmp_path.iterdir())
-    assert names in (["pool.csv"], ["c.db", "pool.csv"])
-    if "c.db" in names:
-        with Campaign(tmp_path / "c.db") as campaign:
-            step(campaign, 2)
-    else:
-        made(tmp_path).close()
+def test_a_killed_new_leaves_nothing_or_a_whole_campaign(tmp_path):
+    cases = [(*moment, when) for moment in MOMENTS for when in ("before", "after")]
+    folders = [tmp_path / str(number) for number in range(len(cases))]
+    for folder in folders:
+        folder.mkdir()
+    orders = "".join("\t".join([*case, str(at)]) + "\n" for case, at in zip(cases, folders, strict=True))
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED_NEW],
+        input=orders,
+        cwd=ROOT,
+        check=True,
+        text=True,
+        stdout=subprocess.PIPE,
+    )
+    assert done.stdout.split() == [str(-signal.SIGKILL)] * len(cases)
+    for case, folder in zip(cases, folders, strict=True):
+        names = sorted(path.name for path in folder.iterdir())
+        assert names in (["pool.csv"], ["c.db", "pool.csv"]), case
+        if "c.db" in names:
+            with Campaign(folder / "c.db") as campaign:
+                step(campaign, 2)
+        else:
+            made(folder).close()

@@ -6,12 +6,15 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import typer.main
+import typer.rich_utils
+from typer.testing import CliRunner
 
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.next_batch import current
@@ -105,21 +108,33 @@ DEFAULTS = {
 }
 
 
-def shown_help(*arguments: str, columns: int = 250) -> str:
+PLAIN = {"NO_COLOR": "1", "TERM": "dumb", "GITHUB_ACTIONS": None, "FORCE_COLOR": None, "PY_COLORS": None}
+
+
+def on_one_line(page: str) -> str:
+    """A page without frames."""
+    assert "\x1b" not in page
+    return re.sub(r"[\s│╭╮╰╯─]+", " ", page)
+
+
+@pytest.fixture
+def shown_help(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     """What `--help` prints on a wide terminal without colours, on one line and without frames."""
-    plain = {"COLUMNS": str(columns), "TERMINAL_WIDTH": str(columns), "NO_COLOR": "1", "TERM": "dumb"}
-    kept = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "PY_COLORS")}
-    done = subprocess.run(
-        [sys.executable, "-m", "manyarms", *arguments, "--help"],
-        capture_output=True, text=True, check=False, timeout=120, env=kept | plain,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "\x1b" not in done.stdout
-    return re.sub(r"[\s│╭╮╰╯─]+", " ", done.stdout)
+    monkeypatch.setattr(typer.rich_utils, "MAX_WIDTH", 250)
+    monkeypatch.setattr(typer.rich_utils, "FORCE_TERMINAL", None)
+
+    def shown(*arguments: str) -> str:
+        done = CliRunner().invoke(
+            app, [*arguments, "--help"], prog_name="manyarms", env=PLAIN, catch_exceptions=False
+        )
+        assert done.exit_code == 0, done.stderr
+        return on_one_line(done.stdout)
+
+    return shown
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_shows_every_text_and_every_default(name: str) -> None:
+def test_help_shows_every_text_and_every_default(name: str, shown_help: Callable[..., str]) -> None:
     page = shown_help(*name.split())
     expected = DEFAULTS.get(name, {})
     for parameter in COMMANDS[name].params:
@@ -134,7 +149,7 @@ def test_help_shows_every_text_and_every_default(name: str) -> None:
     assert COMMANDS[name].help.split("\n\n")[0] in page
 
 
-def test_the_list_of_commands_says_what_each_one_does() -> None:
+def test_the_list_of_commands_says_what_each_one_does(shown_help: Callable[..., str]) -> None:
     page = shown_help()
     for name, each in COMMANDS.items():
         if " " in name:  # in the list of its own group
@@ -219,41 +234,59 @@ def test_defaults_of_run(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ ways to start it
 
 
-def test_the_module_runs_like_the_command() -> None:
-    version = subprocess.run(
-        [sys.executable, "-m", "manyarms", "--version"], capture_output=True, text=True, check=True
-    ).stdout
-    assert version == cli("--version").out
-    assert "Usage: manyarms ask [OPTIONS]" in shown_help("ask")
+def module(*arguments: str, **variables: str) -> str:
+    """What the command prints as a process of its own."""
+    kept = {name: value for name, value in os.environ.items() if PLAIN.get(name, "kept")}
+    done = subprocess.run(
+        [sys.executable, "-m", "manyarms", *arguments], capture_output=True, text=True, check=False,
+        timeout=120, env=kept | variables,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_shell_completion_knows_commands_and_options(shell: str) -> None:
-    def completed(line: str) -> str:
-        words = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" ")), "_TYPER_COMPLETE_ARGS": line}
-        done = subprocess.run(
-            [sys.executable, "-m", "manyarms"], capture_output=True, text=True, check=False,
-            env=os.environ | words | {
-                "_MANYARMS_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_FISH_ACTION": "get-args",
-            },
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    assert "report" in completed("manyarms rep")
-    assert "reproduce" in completed("manyarms rep")
-    assert "status" not in completed("manyarms rep")
-    assert "--at-most" in completed("manyarms ask --at")
+def test_the_module_runs_like_the_command(shown_help: Callable[..., str]) -> None:
+    assert module("--version") == cli("--version").out
+    page = on_one_line(module("ask", "--help", NO_COLOR="1", TERM="dumb", TERMINAL_WIDTH="250"))
+    assert "Usage: manyarms ask [OPTIONS]" in page
+    assert page == shown_help("ask")
 
 
-def test_completion_can_be_installed_and_shown() -> None:
+def completed(shell: str, line: str, in_a_process: bool) -> str:
+    """What the shell is told when a user presses the tabulator after this line."""
+    variables = {
+        "COMP_WORDS": line, "COMP_CWORD": str(line.count(" ")), "_TYPER_COMPLETE_ARGS": line,
+        "_MANYARMS_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }  # fmt: skip
+    if in_a_process:
+        return module(**variables)
+    done = CliRunner().invoke(app, [], prog_name="manyarms", env=variables)
+    assert done.exit_code == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("shell", "in_a_process"),
+    [
+        ("bash", False),
+        ("zsh", False),
+        ("fish", False),
+        ("bash", True),
+        pytest.param("zsh", True, marks=pytest.mark.slow),
+        pytest.param("fish", True, marks=pytest.mark.slow),
+    ],
+)
+def test_shell_completion_knows_commands_and_options(shell: str, in_a_process: bool) -> None:
+    commands = completed(shell, "manyarms rep", in_a_process)
+    assert "report" in commands
+    assert "reproduce" in commands
+    assert "status" not in commands
+    assert "--at-most" in completed(shell, "manyarms ask --at", in_a_process)
+
+
+def test_completion_can_be_installed_and_shown(shown_help: Callable[..., str]) -> None:
     page = shown_help()
     assert "--install-completion" in page
     assert "--show-completion" in page
-    script = subprocess.run(
-        [sys.executable, "-m", "manyarms", "--show-completion", "bash"],
-        capture_output=True, text=True, check=False,
-        env=os.environ | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
-    )  # fmt: skip
-    assert script.returncode == 0, script.stderr
-    assert "_MANYARMS_COMPLETE=complete_bash" in script.stdout
+    script = module("--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+    assert "_MANYARMS_COMPLETE=complete_bash" in script

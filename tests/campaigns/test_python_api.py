@@ -34,8 +34,8 @@ def test_the_example_of_the_documents_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     exec(compile(code, "docs/campaigns.md", "exec"), {})
     assert "code" in capsys.readouterr().out
-    found = cli("status", tmp_path / "screen.db", "--json").json
-    assert (found["results"]["values"], found["results"]["unasked"], found["pool"]["excluded"]) == (17, 1, 1)
+    found = cli("status", tmp_path / "recipes.db", "--json").json
+    assert (found["results"]["values"], found["results"]["unasked"], found["pool"]["excluded"]) == (20, 1, 1)
 
 
 @pytest.mark.parametrize("library", FRAMES)

@@ -33,7 +33,7 @@ class Bench:
 
     def measure(self, job, timeout):
         self.attempts.append(job.ticket)
-        if self.gate is not None and not self.gate.wait(30):
+        if self.gate is not None and not self.gate.wait(120):
             raise StoppedError
         time.sleep(self.seconds)
         if self.broken == "all" or job.ticket in self.broken:
@@ -209,7 +209,7 @@ def test_every_file_of_results_that_could_not_be_recorded_is_named(tmp_path, mon
     class Late(Bench):
         def measure(self, job, timeout):
             if job.ticket:
-                assert second.wait(30)
+                assert second.wait(120)
             return super().measure(job, timeout)
 
         def close(self):
@@ -241,10 +241,10 @@ def test_what_was_measured_when_a_run_is_interrupted_is_told(tmp_path):
     class Later(Bench):
         def measure(self, job, timeout):
             if job.ticket > 2:
-                all_waiting.wait(30)
-                assert closing.wait(30)
+                all_waiting.wait(120)
+                assert closing.wait(120)
                 raise StoppedError
-            assert job.ticket == 0 or recording.wait(30)
+            assert job.ticket == 0 or recording.wait(120)
             return 1.0
 
         def close(self):
@@ -256,7 +256,7 @@ def test_what_was_measured_when_a_run_is_interrupted_is_told(tmp_path):
         def interrupted(outcomes):
             campaign.tell = record
             recording.set()
-            all_waiting.wait(30)
+            all_waiting.wait(120)
             record(outcomes)
             raise KeyboardInterrupt
 
@@ -308,7 +308,7 @@ def test_a_target_is_reached_although_a_ticket_was_given_up_meanwhile(tmp_path):
                 if not job.ticket:
                     other.forget([2])
                     return 5.0
-                assert self.gate.wait(30)
+                assert self.gate.wait(120)
                 raise StoppedError
 
             def close(self):

@@ -64,7 +64,7 @@ def test_the_file_of_an_ask_that_fails_at_the_commit_is_removed(tmp_path, before
         assert ticket_counts(campaign)["open"] == 0
     names = {path.name for path in tmp_path.iterdir() if not path.name.startswith("c.db-")}
     assert names == {"c.db", "pool.csv", *(["b.csv"] if before else [])}
-    assert command(*ask).code == 0
+    assert cli(*ask).code == 0
 
 
 def test_a_number_alone_is_accepted_only_with_the_id_of_its_candidate(tmp_path):

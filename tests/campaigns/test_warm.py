@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from manyarms.campaigns import next_batch
 from manyarms.campaigns.campaign import Campaign, Issued
 from manyarms.campaigns.results_file import ReportedResult
-from tests.campaigns.support import LEARNED, SMALL, made, value_of
+from tests.campaigns.support import LEARNED, SMALL, made, step, value_of
 
 KINDS = {"learned": LEARNED, "given": SMALL}
 
@@ -98,3 +99,19 @@ def test_a_kept_model_changes_nothing_in_200_sequences(tmp_path: Path, kind: str
     """Ten sequences each: tickets, candidates, reasons and predictions are equal to the last bit."""
     for seed in range(100 + 10 * block, 110 + 10 * block):
         compare(tmp_path, kind, seed, 20)
+
+
+def test_a_thinned_sketch_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its columns are used again; with the usual q̄, every feedback would ask for all arms, to be thinned."""
+    monkeypatch.setattr(next_batch, "most_inducing", lambda n_arms: 40)
+    with made(tmp_path, **{**SMALL, "lengthscale": 0.05}) as campaign:
+        sketches = []
+        for _ in range(14):
+            step(campaign, 6)
+            assert campaign._belief is not None
+            sketches.append(campaign._belief.state.inducing.tolist())
+    assert max(map(len, sketches)) <= 40
+    thinned = next(i for i in range(1, 14) if len(sketches[i]) < len(sketches[i - 1]))
+    pairs = list(zip(sketches[thinned:], sketches[thinned + 1 :], strict=False))
+    kept = sum(later[: len(earlier)] == earlier for earlier, later in pairs)
+    assert kept >= len(pairs) - 2, sketches

@@ -85,7 +85,7 @@ def test_same_arms_as_the_pool_with_late_rewards(name):
     "policy",
     [
         ma.SGPTS(kernel=KERNEL, noise_std=0.5, width=1.0, prior_map="joint"),
-        ma.GPTS(kernel=KERNEL, noise_std=0.5, width=1.0),
+        pytest.param(ma.GPTS(kernel=KERNEL, noise_std=0.5, width=1.0), marks=pytest.mark.slow),
     ],
 )
 def test_thompson_choices_have_the_distribution_of_the_pool(policy):

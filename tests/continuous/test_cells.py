@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -129,3 +131,46 @@ def test_pruned_leaves_still_cover_but_are_not_active() -> None:
     assert (pruned.active == tree.leaves[2:]).all()
     assert (pruned.leaves == tree.leaves).all()
     assert not tree.pruned.any()
+
+
+def trees_of_a_run(
+    box: ma.Box, policy: ma.Policy, seed: int, batch: int | None
+) -> list[tuple[Tree, ma.Pool]]:
+    """The trees of a run after each of its steps, with the pools of their centroids."""
+    rng, run, found = np.random.default_rng(seed), ma.Optimizer(box, policy, seed=seed), []
+    peak = rng.random(len(box))
+    for _ in range(12):
+        asked = run.ask(batch)
+        places = box.coordinates(run.points(asked))
+        run.tell(asked, np.exp(-4 * ((places - peak) ** 2).sum(axis=1)) + 0.05 * rng.normal(size=len(places)))
+        found.append((run.partition.tree, run.pool))
+    return found
+
+
+@settings(max_examples=5, deadline=None)
+@given(
+    st.sampled_from(BOXES),
+    st.sampled_from([1.0, "auto"]),
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([None, 3]),
+)
+def test_a_run_only_ever_divides_and_prunes(box: ma.Box, width: object, seed: int, batch: int | None) -> None:
+    """From step to step: cells stay what they were, pruned leaves stay pruned, the leaves cover the box."""
+    policy = ma.BBKB(kernel=ma.RBF(1.0), noise_std=0.05, norm_bound=1.0, width=width)
+    trees = trees_of_a_run(box, policy, seed, batch)
+    assert len(trees[-1][0]) > 1
+    for (before, _), (after, _) in pairwise(trees):
+        n = len(before)
+        for name in ("low", "high", "centre", "arm", "parent", "depth"):
+            np.testing.assert_array_equal(getattr(after, name)[:n], getattr(before, name))
+        was_split = before.axis >= 0
+        np.testing.assert_array_equal(after.axis[:n][was_split], before.axis[was_split])
+        assert after.pruned[:n][before.pruned].all()
+        assert (after.axis[:n][before.pruned] < 0).all()  # a pruned leaf is never split
+    tree, pool = trees[-1]
+    volumes = (tree.high - tree.low).prod(axis=1)
+    assert np.isclose(volumes[tree.leaves].sum(), 1.0, rtol=1e-9)
+    np.testing.assert_array_equal(pool.features[tree.arm], box.points(tree.centre) + 0.0)  # the right arms
+    places = box.coordinates(box.points(np.random.default_rng(seed).random((40, len(box)))))
+    owners = tree.leaf_of(places)
+    assert ((places >= tree.low[owners]) & (places <= tree.high[owners])).all()

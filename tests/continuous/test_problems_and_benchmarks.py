@@ -31,7 +31,7 @@ def test_the_minimum_is_attained_and_nothing_is_smaller(name: str) -> None:
 
 @pytest.mark.parametrize("benchmark", continuous.BENCHMARKS)
 def test_benchmarks_give_rows(benchmark, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(continuous, "PEERS", {})
+    monkeypatch.setattr(continuous, "PEERS", [])
     rows = benchmark(True)
     assert rows
     for row in rows:

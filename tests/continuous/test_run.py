@@ -50,7 +50,7 @@ def test_the_default_finds_the_top_of_a_bowl() -> None:
     assert result.best.features.tolist() == result.optimizer.pool.features[result.best.arm].tolist()
     assert UNIT.contains(result.optimizer.pool.take(result.arms)).all()
     why = {reason for record in result.optimizer.trace for reason in record.why}
-    assert why == {"initial design", "expected improvement"}
+    assert why == {"initial design", "expected improvement", "exploration"}
 
 
 @pytest.mark.parametrize("policy", POLICIES)

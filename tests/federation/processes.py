@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -49,7 +48,7 @@ class Processes:
         """As a power cut: no signal that could be handled."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait(10)
+        process.wait(120)
 
     def serve(self, port: int, *options: str) -> subprocess.Popen[bytes]:
         """`manyarms serve`, when it listens."""
@@ -101,17 +100,6 @@ def processes(folder: Path) -> Iterator[Processes]:
     finally:
         for process in reversed(started.all):
             started.kill(process)
-
-
-def run_json(*arguments: str) -> dict[str, object]:
-    """The JSON that a command prints."""
-    ran = subprocess.run(
-        [sys.executable, "-m", "manyarms", *arguments, "--json"], env=ENV, cwd=ROOT, capture_output=True,
-        text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    answer: dict[str, object] = json.loads(ran.stdout)
-    return answer
 
 
 class Wiretap:

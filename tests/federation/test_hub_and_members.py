@@ -25,10 +25,23 @@ from tests.federation.support import ALGORITHMS, N, Problem, evaluate, make_prob
 
 
 class TestDirectCarrier(CarrierContract):
+    """The counted bytes are those that were carried, without the headers of the packets."""
+
     def carry(self, problem: Problem) -> None:
-        hub, agents = problem.hub(), members(problem)
-        finish(lambda: hub, [lambda a=a: a for a in agents])
-        assert hub.status()["refused"] == 0
+        hub, agents, carried = problem.hub(), members(problem), {"up": 0, "down": 0}
+
+        def deliver(at: Hub, packet: bytes) -> bytes:
+            answer = at.exchange(packet)
+            for way, data in (("up", packet), ("down", answer)):
+                carried[way] += len(data) - 64 - 32 - 4 * len(claimed(data).messages)
+            return answer
+
+        finish(lambda: hub, [lambda a=a: a for a in agents], deliver)
+        status = hub.status()
+        assert status["refused"] == 0
+        for way, sent in carried.items():
+            assert sent == sum(each[f"bytes_{way}"] for each in status["agents"])
+            assert sent == sum(row["bytes"] for row in status["traffic"] if row["direction"] == way)
 
 
 @pytest.mark.parametrize("name", ["duets", "approx"])
@@ -273,13 +286,13 @@ def test_files_of_others_are_refused(tmp_path: Path) -> None:
     problem, hub, _ = started(tmp_path)
     with pytest.raises(errors.RunFileError, match="belongs to agent 0"):
         Member.join(problem.agent_file(0), problem.invitations[1], problem.table.pool)
-    with pytest.raises(errors.RunFileError, match="not a file of"):
+    with pytest.raises(errors.RunFileError, match="the file of an agent, not the file of a run"):
         Hub(problem.agent_file(0), problem.table.pool)
     with pytest.raises(errors.RunFileError, match="not the candidates"):
         Hub(problem.run_file, problem.table.pool.first(100))
     with pytest.raises(errors.RunFileError, match="no such file"):
         RunFile(tmp_path / "absent.agents")
-    with pytest.raises(errors.RunFileError, match="nobody can be invited: all agents"):
+    with pytest.raises(errors.RunFileError, match="all 3 agents are invited already"):
         hub.file.invite(None, 0.0)
     assert problem.run_file.stat().st_mode & 0o077 == 0
     assert problem.agent_file(0).stat().st_mode & 0o077 == 0

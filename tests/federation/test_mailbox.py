@@ -6,6 +6,7 @@ import http.client
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,10 @@ from manyarms.federation.description import DAY
 from manyarms.federation.http_carrier import HttpCarrier
 from manyarms.federation.packets import UP, Packet, claimed
 from manyarms.federation.run_file import RunFile
+from tests.campaigns.support import cli
 from tests.federation.clocked_server import OFFSET
 from tests.federation.contract import CarrierContract
-from tests.federation.processes import PYTHON, Processes, Wiretap, free_port, http_bodies, processes, run_json
+from tests.federation.processes import PYTHON, Processes, Wiretap, free_port, http_bodies, processes
 from tests.federation.support import N, Problem, make_problem
 
 
@@ -40,6 +42,7 @@ class TestMailbox(CarrierContract):
         self.started.finished([self.started.join(problem, n) for n in range(N)])
 
 
+@pytest.mark.slow
 def test_the_counted_bytes_are_those_on_the_wire_without_the_headers_of_the_carrier(tmp_path: Path) -> None:
     """The wire is read by a proxy between the agents and the service."""
     port = free_port()
@@ -199,10 +202,10 @@ def test_a_run_by_the_command_by_hand_and_by_function(tmp_path: Path) -> None:
     problem = make_problem(tmp_path, "duets")  # for its table
     run = tmp_path / "search.agents"
     new = ("agents", "new", str(run), "--pool", str(problem.table_file), "--id", "name", "--agents", "2")
-    run_json(*new, "--horizon", "8", "--noise", "0.2", "--lengthscale", "0.2")
+    said(*new, "--horizon", "8", "--noise", "0.2", "--lengthscale", "0.2")
     invitations = [tmp_path / f"lab{n}.invitation" for n in range(2)]
     for invitation in invitations:
-        run_json("agents", "invite", str(run), str(invitation), "--url", f"http://127.0.0.1:{port}")
+        said("agents", "invite", str(run), str(invitation), "--url", f"http://127.0.0.1:{port}")
     table = ("--pool", str(problem.table_file))
     with processes(tmp_path) as started:
         started.serve(port)
@@ -211,20 +214,28 @@ def test_a_run_by_the_command_by_hand_and_by_function(tmp_path: Path) -> None:
         )
         batch = tmp_path / "batch.csv"
         for _ in range(60):
-            state = run_json("agents", "join", str(invitations[0]), *table, "--output", str(batch))
+            state = said("agents", "join", str(invitations[0]), *table, "--output", str(batch))
             if state["over"]:
                 break
             if state["open"]:
                 fill(batch)
-                run_json("agents", "tell", str(tmp_path / "lab0.agent"), str(batch), *table)
+                said("agents", "tell", str(tmp_path / "lab0.agent"), str(batch), *table)
             time.sleep(0.3)
         assert state["over"], started.logs()
         started.finished([other])
-    shown = run_json("agents", "status", str(run))
+    shown = said("agents", "status", str(run))
     assert shown["over"]
-    assert [each["state"] for each in shown["agents"]] == ["done", "done"]  # type: ignore[attr-defined]
-    own = run_json("agents", "status", str(tmp_path / "lab0.agent"))
+    assert [each["state"] for each in shown["agents"]] == ["done", "done"]
+    own = said("agents", "status", str(tmp_path / "lab0.agent"))
     assert own["told"] == 8
+
+
+def said(*arguments: str) -> dict[str, Any]:
+    """The JSON that a command prints."""
+    done = cli(*arguments, "--json")
+    assert done.code == 0, done.err
+    answer: dict[str, Any] = done.json
+    return answer
 
 
 def fill(batch: Path) -> None:

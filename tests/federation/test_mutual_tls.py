@@ -65,7 +65,7 @@ def test_addresses_that_would_leak_are_refused(tmp_path: Path) -> None:
     with pytest.raises(errors.RunFileError, match="without TLS"):
         HttpCarrier(at("http://hub.example.org:8765"))
     for url in ("", "ftp://hub.example.org", "hub.example.org"):
-        with pytest.raises(errors.RunFileError, match="no usable address"):
+        with pytest.raises(errors.RunFileError, match="no usable address of a server"):
             HttpCarrier(at(url))
     HttpCarrier(at("http://localhost:1"))
     with pytest.raises(errors.UnreachableError):

@@ -99,6 +99,7 @@ class Deployment:
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "OPENBLAS_NUM_THREADS": "1",
         }  # fmt: skip
         self.processes: list[subprocess.Popen[bytes]] = []
+        self.nodes: list[subprocess.Popen[bytes]] = []  # the SuperNodes, by agent
 
     def start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
         """Start a process whose output goes to a file."""

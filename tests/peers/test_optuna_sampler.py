@@ -11,10 +11,12 @@ import optuna
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState
+from scipy.stats import norm
 
 import manyarms as ma
 from manyarms.optuna import ManyArmsSampler
 from manyarms.optuna.space import Space
+from manyarms.optuna.study_run import StudyRun
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 SPACE = {
@@ -230,3 +232,41 @@ def test_a_sampler_can_be_pickled_in_the_middle_of_a_study() -> None:
 def test_what_is_refused(setting: str, bad: object) -> None:
     with pytest.raises(ma.errors.InvalidParameterError, match=setting):
         ManyArmsSampler(**{setting: bad})
+
+
+# ---------------------------------------------------------------------- the choice
+
+
+def _proposals(policy: ma.Policy | None, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """After the initial design: the arm proposed, and the untried one with the highest improvement."""
+    found = []
+    propose = StudyRun.propose
+
+    def watched(run: StudyRun, number: int) -> dict[str, object] | None:
+        seen = run.optimizer.history.arms
+        params = propose(run, number)
+        if len(seen) >= 20 and params is not None:
+            mean, std = run.optimizer.predict()
+            z = (mean[seen].min() - mean) / std
+            improvement = std * (
+                z * norm.cdf(z) + norm.pdf(z)
+            )  # E max(best − f, 0), for a study that minimises
+            improvement[seen] = -np.inf
+            found.append((run.space.arm_of(params), int(improvement.argmax())))
+        return params
+
+    monkeypatch.setattr(StudyRun, "propose", watched)
+    study(policy=policy, search_space=SPACE).optimize(objective, n_trials=26)
+    return found
+
+
+def test_the_default_maximises_the_expected_improvement(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = _proposals(None, monkeypatch)
+    assert len(found) == 6
+    assert all(proposed == best for proposed, best in found)
+
+
+def test_a_policy_of_the_user_chooses_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = _proposals(ma.BBKB(local=True, width=6.0), monkeypatch)
+    assert len(found) == 6
+    assert any(proposed != best for proposed, best in found)

@@ -1,4 +1,4 @@
-"""The examples of the pages about Optuna and Kernel Tuner run."""
+"""The examples of the pages that need Optuna or Kernel Tuner run."""
 
 from __future__ import annotations
 
@@ -20,6 +20,14 @@ def test_optuna() -> None:
     assert len(study.trials) == 30
     feasible = [trial for trial in study.trials if max(trial.system_attrs["constraints"]) <= 0]
     assert len(feasible) >= 15
+
+
+def test_coming_from_another_library() -> None:
+    names = run_page("docs/coming-from.md")
+    assert len(names["study"].trials) == len(names["tried"]) == len(names["result"].arms) == 30
+    best = names["value"].max()
+    assert names["value"][names["result"].best.arm] == best
+    assert max(names["study"].best_value, names["value"][names["tried"]].max()) <= best
 
 
 def test_kernel_tuner() -> None:

@@ -14,11 +14,11 @@ from manyarms import agents
 from manyarms.problems import branin
 from manyarms.reproduce import duets, linear_sketch, real_pools, sgpts, starvation
 from manyarms.reproduce.curves import Curve, fitted_slope, labels, mean_and_sd
-from manyarms.reproduce.experiment import ExperimentResult, Job
+from manyarms.reproduce.experiment import ExperimentResult, Job, SummaryRow
 from manyarms.reproduce.noise import PullNoise, standard_noise
 from manyarms.reproduce.registry import EXPERIMENTS
 from manyarms.reproduce.simulation import recorded_steps, simulate, trace_columns
-from manyarms.reproduce.summaries import final_rows, regret_panel
+from manyarms.reproduce.summaries import final_rows, regret_panel, to_markdown
 
 
 def job_of(experiment: str, case: str, method: str, seed: int = 0, **changed: object) -> Job:
@@ -130,13 +130,27 @@ def test_summary_of_runs_is_at_their_last_step() -> None:
     assert labels(((panel, panel),)) == ["BBKB", "uniform choice"]
 
 
+def test_a_summary_as_a_table_of_the_documents() -> None:
+    rows: list[SummaryRow] = [
+        {"method": "BKB", "T": 10_000, "regret": 758.043, "share": 0.11132},
+        {"method": "GP-UCB", "T": 10_000, "regret": 20349.1, "share": float("nan")},
+    ]
+    assert to_markdown(rows).splitlines() == [
+        "| method | T | regret | share |",
+        "| --- | --- | --- | --- |",
+        "| BKB | 10000 | 758 | 0.111 |",
+        "| GP-UCB | 10000 | 20349 | – |",
+    ]
+
+
 # ---------------------------------------------------------------- the experiments
 
 
 def test_names_are_those_of_the_documents() -> None:
     assert set(EXPERIMENTS) == {
         "bkb-variance-starvation", "bkb-cadata", "bbkb-abalone", "bbkb-cadata", "duets-figure1",
-        "sgpts-scaling", "bkb-vs-linear-sketch",
+        "duets-scaling", "sgpts-scaling", "sgpts-synthetic", "sgpts-screening", "kdpp-chain",
+        "bkb-vs-linear-sketch",
     }  # fmt: skip
     root = Path(__file__).resolve().parents[2]
     text = (root / "docs" / "reproduction.md").read_text(encoding="utf-8")
@@ -152,8 +166,8 @@ def test_jobs_have_different_files(name: str) -> None:
 
 def test_published_settings_of_the_real_pools() -> None:
     jobs = EXPERIMENTS["bbkb-abalone"].plan("default").jobs()
-    assert {job.seed for job in jobs} == set(range(5))
-    assert {job.settings["horizon"] for job in jobs} == {10_000}
+    assert {job.seed for job in jobs} == set(range(10))
+    assert {job.settings["horizon"] for job in jobs if job.method != real_pools.FRESH} == {10_000}
     policy = real_pools.policy_of("BBKB-local", jobs[0].settings)
     assert isinstance(policy, ma.BBKB)
     assert (policy.local, policy.ridge, policy.norm_bound, policy.delta) == (True, 0.2, 20.0, 1e-4)
@@ -162,8 +176,9 @@ def test_published_settings_of_the_real_pools() -> None:
 
 def test_a_method_without_f_is_run_once_and_drawn_in_every_row() -> None:
     jobs = EXPERIMENTS["bbkb-abalone"].plan("smoke").jobs()
-    assert {job.case for job in jobs if job.method == "EpsGreedy"} == {"F = 20"}
-    wanted = [("F = 20", "EpsGreedy"), ("F = 20", "BKB"), ("F = 1", "BKB")]
+    greedy = {job.case for job in jobs if job.method == "EpsGreedy"}
+    assert greedy == {real_pools.A20, real_pools.B, real_pools.C}
+    wanted = [(real_pools.A20, "EpsGreedy"), (real_pools.A20, "BKB"), (real_pools.A1, "BKB")]
     chosen = [job_of("bbkb-abalone", case, method, horizon=10) for case, method in wanted]
     runs = [ExperimentResult(job, *astuple(real_pools.run_one(job, None))) for job in chosen]
     for row in real_pools.panels(runs):
@@ -201,7 +216,8 @@ def test_longer_histories_begin_with_the_shorter_ones() -> None:
 
 @pytest.mark.parametrize("method", duets.METHODS)
 def test_the_meter_counts_what_the_ledger_counts(method: str) -> None:
-    settings = job_of("duets-figure1", "Branin, λ = 0.2", method).settings
+    case = "Branin, script" if method == duets.SCALAR else "Branin, λ = 0.2"
+    settings = job_of("duets-figure1", case, method).settings
     problem = branin()
     t, regret, sent, _ = duets.one_width(method, problem, settings, 1.0, seed=1)
     pool = problem.pool(settings["arms"], 1)
@@ -223,7 +239,7 @@ def test_the_best_width_has_the_lowest_regret_at_the_end() -> None:
         regret = np.ravel([[0.0, end] for end in ends.values()])
         numbers = {"t": np.tile([0.0, 1.0], len(ends)), "regret": regret, "width": widths}
         numbers["communication"] = 10 * regret
-        return ExperimentResult(Job("h₁", "DUETS", seed, {"varied": False}), numbers, {})
+        return ExperimentResult(Job("h₁", "DUETS", seed, {"varied": False, "script": False}), numbers, {})
 
     runs = [run(0, {0.2: 9.0, 1.0: 4.0}), run(1, {0.2: 2.0, 1.0: 5.0})]
     assert duets.best_width(runs) == 1.0

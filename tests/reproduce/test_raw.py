@@ -84,13 +84,13 @@ def test_names_of_jobs_are_plain_file_names() -> None:
 
 
 def test_settings_of_the_method_win_over_those_of_the_case() -> None:
-    plan = ExperimentPlan(
-        ("a", "b"), 2, {"n": 1, "m": 1}, {"x": {"n": 2}, "y": {}}, {"b": {"n": 3}}, left_out=(("y", "a"),)
-    )
+    overrides = {("x", "b"): {"n": 3}, ("y", "b"): {"n": 4}}
+    cases = {"x": {"n": 2}, "y": {}}
+    plan = ExperimentPlan(("a", "b"), 2, {"n": 1, "m": 1}, cases, overrides, left_out=(("y", "a"),))
     jobs = plan.jobs()
     assert [(job.seed, job.case, job.method, job.settings["n"]) for job in jobs[:3]] == [
         (0, "x", "a", 2),
         (0, "x", "b", 3),
-        (0, "y", "b", 3),
+        (0, "y", "b", 4),
     ]
     assert len(jobs) == 6

@@ -20,7 +20,7 @@ import uvicorn
 from manyarms.service.app import create_app
 from manyarms.service.connections import protocol
 from manyarms.service.limits import Limits
-from manyarms.service.places import Folder
+from manyarms.service.places import Folder, Place
 from tests.campaigns.support import made
 
 COMMAND = [sys.executable, "-m", "manyarms"]
@@ -36,12 +36,22 @@ def bearer(token: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def in_process(folder: Path, **settings: Any) -> Iterator[httpx.Client]:
-    """The application on the campaigns of a folder, in a thread of this process, behind a real socket."""
-    app = create_app(Folder(folder), **settings)
+def in_process(where: Path | Place, idle_seconds: int = 5, **settings: Any) -> Iterator[httpx.Client]:
+    """The application on a folder or a database, in a thread of this process, behind a real socket.
+
+    A connection that is idle for so many seconds after an answer is closed.
+    """
+    app = create_app(Folder(where) if isinstance(where, Path) else where, **settings)
     limits = settings.get("limits") or Limits()
     server = uvicorn.Server(
-        uvicorn.Config(app, port=0, log_level="warning", http=protocol(limits.head_seconds), ws="none")
+        uvicorn.Config(
+            app,
+            port=0,
+            log_level="warning",
+            http=protocol(limits.head_seconds),
+            ws="none",
+            timeout_keep_alive=idle_seconds,
+        )
     )
     listener = socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)

@@ -18,6 +18,8 @@ from manyarms.campaigns.queries import history, ticket_counts
 from manyarms.campaigns.results_file import ReportedResult
 from manyarms.service.client.http import Connection
 from manyarms.service.client.remote import RemoteCampaign
+from tests.campaigns.server import fresh_database
+from tests.campaigns.support import made, wait_until
 from tests.service.support import Service, campaign_in
 
 WORKERS = 4
@@ -49,21 +51,27 @@ class Worker(threading.Thread):
             campaign.close()
 
 
-def killed_often(folder: Path, moments: int, seconds: float) -> int:
-    """Kill and restart the service so many times, or as often as the time allows; returns how often."""
-    path = campaign_in(folder)
-    service, stop, rng = Service(folder), threading.Event(), random.Random(1)
+def killed_often(folder: Path, moments: int, server: str | None = None, seed: int = 1) -> None:
+    """Kill and restart the service so many times while the workers go on.
+
+    The campaign is in a file of the folder, or on a PostgreSQL server.
+    """
+    if server is None:
+        place, path = str(folder), str(campaign_in(folder))
+    else:
+        place = fresh_database(server)
+        path = f"{place}#screen"
+        made(folder, path).close()
+    service, stop, rng = Service(place), threading.Event(), random.Random(seed)
     workers = [Worker(f"{service.address}/screen", number, stop) for number in range(WORKERS)]
-    deadline, kills = time.monotonic() + seconds, 0
     try:
         for worker in workers:
             worker.start()
-        while kills < moments and (time.monotonic() < deadline or not kills):
+        for _ in range(moments):
             time.sleep(rng.uniform(0.02, 1.0))
             service.kill()
-            kills += 1
             service.start()
-        time.sleep(1.0)
+        wait_until(lambda: all(worker.told or worker.problem for worker in workers))
         stop.set()
         for worker in workers:
             worker.join(120)
@@ -78,17 +86,23 @@ def killed_often(folder: Path, moments: int, seconds: float) -> int:
         counts = ticket_counts(campaign)
     assert (counts["told"], counts["open"], counts["forgotten"]) == (len(told), 0, 0)
     assert len({code for code, _ in told}) == len(told)
-    assert all(worker.told for worker in workers)
-    return kills
 
 
 def test_a_killed_service_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    assert killed_often(tmp_path, moments=2, seconds=60) == 2
+    killed_often(tmp_path, moments=2)
+
+
+@pytest.mark.slow
+def test_a_killed_service_on_postgresql_loses_and_doubles_nothing(tmp_path: Path, server: str) -> None:
+    killed_often(tmp_path, moments=2, server=server)
 
 
 @pytest.mark.soak
-def test_a_service_that_is_killed_often_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    """100 moments, or as many as fit into three minutes on a busy machine."""
-    kills = killed_often(tmp_path, moments=100, seconds=180)
-    print(f"killed at {kills} moments")
-    assert kills >= 15
+@pytest.mark.parametrize("block", range(10))
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_a_service_killed_at_100_moments_loses_and_doubles_nothing(
+    tmp_path: Path, request: pytest.FixtureRequest, database: str, block: int
+) -> None:
+    """Ten moments each, 100 on each database; another seed for each block."""
+    server = request.getfixturevalue("server") if database == "postgresql" else None
+    killed_often(tmp_path, 10, server, seed=block)

@@ -59,7 +59,7 @@ def hostile(tmp_path: Path) -> Path:
             writer.writerow([f"{HOSTILE.strip(chr(0))} {arm}", x, HOSTILE.strip("\x00")])
     with ma.Campaign.new(tmp_path / "screen.db", tmp_path / "pool.csv", id="name") as campaign:
         batch = campaign.ask(8)
-        campaign.tell({**batch, "value": batch["x"]})
+        campaign.tell({**batch, "value": [x * x for x in batch["x"]]})
     with Campaign(tmp_path / "screen.db") as inner:
         issued = inner.ask(4, worker=HOSTILE.strip("\x00"))
         inner.exclude([preview(inner, 2)[0].id], HOSTILE.strip("\x00"))

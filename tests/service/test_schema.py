@@ -7,15 +7,11 @@ from typing import Any
 
 import httpx
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
-from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
 
 from tests.service.support import bearer, campaign_in, in_process, new_token
 
 Served = tuple[httpx.Client, dict[str, str]]
-CHECKS = [not_a_server_error, response_schema_conformance, status_code_conformance]
 FUZZING = settings(
     deadline=None,
     derandomize=True,
@@ -40,6 +36,11 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def fuzzed(service: Served, examples: int) -> int:
     """Send requests to every route; the number of answers that were neither refused nor unknown."""
+    import schemathesis  # takes a second, in every process that collects tests
+    from schemathesis.checks import not_a_server_error
+    from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
+
+    checks = [not_a_server_error, response_schema_conformance, status_code_conformance]
     client, headers = service
     found = client.get("/openapi.json").json()
     del found["paths"]["/campaigns/{campaign}/events"]  # an answer without an end; see test_events.py
@@ -51,8 +52,8 @@ def fuzzed(service: Served, examples: int) -> int:
         name = (case.path_parameters or {}).get("campaign")
         if name and len(name) % 4:  # most requests are for the campaign that exists
             case.path_parameters["campaign"] = "screen"
-        answer = case.call(base_url=str(client.base_url), headers=headers)
-        case.validate_response(answer, checks=CHECKS)
+        answer = case.call(base_url=str(client.base_url), headers=headers, timeout=300)
+        case.validate_response(answer, checks=checks)
         accepted += answer.status_code < 300
 
     for result in loaded.get_all_operations():
@@ -62,7 +63,7 @@ def fuzzed(service: Served, examples: int) -> int:
 
 
 def test_no_request_is_an_error_of_the_service(service: Served) -> None:
-    assert fuzzed(service, 5) > 10
+    assert fuzzed(service, 3) > 10
 
 
 @pytest.mark.soak

@@ -32,37 +32,42 @@ import json, sys
 import numpy as np
 import manyarms as ma
 from tests.runs import Problem
-problem, opt = Problem(6), ma.Optimizer.load(sys.argv[1])
-tickets = sorted(opt.pending)
-batch = ma.Batch(np.array([opt.pending[t] for t in tickets]), [], np.array(tickets), "", 1.0)
-opt.tell(batch, problem.rewards(batch))
-arms = problem.run(opt, 60)
-mean, std = opt.predict()
-print(json.dumps([arms, [x.hex() for x in mean.tolist()], [x.hex() for x in std.tolist()]]))
+for path in sys.argv[1:]:
+    problem, opt = Problem(6), ma.Optimizer.load(path)
+    tickets = sorted(opt.pending)
+    batch = ma.Batch(np.array([opt.pending[t] for t in tickets]), [], np.array(tickets), "", 1.0)
+    opt.tell(batch, problem.rewards(batch))
+    arms = problem.run(opt, 60)
+    mean, std = opt.predict()
+    print(json.dumps([arms, [x.hex() for x in mean.tolist()], [x.hex() for x in std.tolist()]]))
 """
 
 
-@pytest.mark.parametrize("storage", ["float64", "float32"])
-@pytest.mark.parametrize("name", POLICIES)
-def test_saved_in_the_middle_of_a_batch_and_continued_in_another_process(tmp_path, name, storage):
+def saved_and_continued(path: Path, name: str, storage: str) -> list:
+    """Save a run in the middle of a batch; what it does afterwards."""
     problem = Problem(6)
     opt = ma.Optimizer(problem.pool, POLICIES[name](problem), seed=3, storage=storage)
     problem.run(opt, 70)
     batch = opt.ask(9)
     rewards = problem.rewards(batch)
     opt.tell(batch.tickets[:4], rewards[:4])
-    opt.save(tmp_path / "run.npz")
+    opt.save(path)
     opt.tell(batch.tickets[4:], rewards[4:])
     arms = problem.run(opt, 60)
     mean, std = opt.predict()
-    expected = [arms, [x.hex() for x in mean.tolist()], [x.hex() for x in std.tolist()]]
+    return [arms, [x.hex() for x in mean.tolist()], [x.hex() for x in std.tolist()]]
+
+
+def test_saved_in_the_middle_of_a_batch_and_continued_in_another_process(tmp_path):
+    """Every policy with both kinds of storage; one process continues all of them."""
+    cases = [(name, storage) for name in POLICIES for storage in ("float64", "float32")]
+    paths = [tmp_path / f"{name} {storage}.npz" for name, storage in cases]
+    expected = [saved_and_continued(path, *case) for path, case in zip(paths, cases, strict=True)]
     done = subprocess.run(
-        [sys.executable, "-c", CONTINUE, str(tmp_path / "run.npz")],
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-c", CONTINUE, *map(str, paths)], capture_output=True, text=True, check=True
     )
-    assert json.loads(done.stdout) == expected
+    for case, line, arms_and_model in zip(cases, done.stdout.splitlines(), expected, strict=True):
+        assert json.loads(line) == arms_and_model, case
 
 
 def test_everything_visible_survives(tmp_path):

@@ -54,6 +54,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> tuple[ElementTree.Elem
         [sys.executable, "-m", "pytest", "-q", "-W", "error", "-c", os.devnull, "-p", "no:cacheprovider",
          f"--rootdir={folder}", f"--junitxml={results}", str(folder)],
         cwd=ROOT, capture_output=True, text=True, check=False,
+        env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
     )  # fmt: skip
     assert results.exists(), ran.stdout + ran.stderr
     return ElementTree.parse(results).getroot(), ran.stdout

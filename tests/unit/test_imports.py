@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import manyarms
@@ -71,14 +72,17 @@ def imported(path: Path) -> set[str]:
     return {name for name in found if name in MODULES}
 
 
-GRAPH = {name: imported(path) for name, path in MODULES.items()}
+@cache
+def graph() -> dict[str, set[str]]:
+    """The imports of every module; read once, by the first test that asks."""
+    return {name: imported(path) for name, path in MODULES.items()}
 
 
 def part(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
-def cycle(graph: dict[str, set[str]]) -> list[str] | None:
+def cycle(imports: dict[str, set[str]]) -> list[str] | None:
     """A chain of modules that comes back to its start, or None."""
     done: set[str] = set()
 
@@ -87,14 +91,14 @@ def cycle(graph: dict[str, set[str]]) -> list[str] | None:
             return [*chain[chain.index(name) :], name]
         if name in done:
             return None
-        for other in sorted(graph[name]):
+        for other in sorted(imports[name]):
             found = walk(other, [*chain, name])
             if found:
                 return found
         done.add(name)
         return None
 
-    return next((found for name in graph if (found := walk(name, []))), None)
+    return next((found for name in imports if (found := walk(name, []))), None)
 
 
 def test_every_module_has_a_layer() -> None:
@@ -102,29 +106,29 @@ def test_every_module_has_a_layer() -> None:
     assert not homeless, f"{', '.join(homeless)}: say in LAYERS of {Path(__file__).name} where this belongs"
 
 
-def against_the_layers(graph: dict[str, set[str]]) -> list[str]:
+def against_the_layers(imports: dict[str, set[str]]) -> list[str]:
     """Every import from a layer above the importing module's own."""
     return [
         f"{module} imports {name}"
-        for module in sorted(graph)
-        for name in sorted(graph[module])
+        for module in sorted(imports)
+        for name in sorted(imports[module])
         if part(module) and part(name) != part(module)
         and LEVEL.get(part(name), -1) > LEVEL.get(part(module), len(LAYERS))
     ]  # fmt: skip
 
 
 def test_imports_point_one_way() -> None:
-    assert not against_the_layers(GRAPH), "a module imports from a layer above its own"
+    assert not against_the_layers(graph()), "a module imports from a layer above its own"
 
 
 def test_an_import_against_the_layers_is_found() -> None:
-    graph = {"manyarms.kernels.base": {"manyarms.pool.pool", "manyarms.errors"}, "manyarms": {"manyarms.run"}}
-    assert against_the_layers(graph) == ["manyarms.kernels.base imports manyarms.pool.pool"]
+    wrong = {"manyarms.kernels.base": {"manyarms.pool.pool", "manyarms.errors"}, "manyarms": {"manyarms.run"}}
+    assert against_the_layers(wrong) == ["manyarms.kernels.base imports manyarms.pool.pool"]
 
 
 def test_there_is_no_cycle() -> None:
     # A package's __init__ gathers its modules, which import each other by full name: only files count.
-    files = {name: {other for other in others if other != "manyarms"} for name, others in GRAPH.items()}
+    files = {name: {other for other in others if other != "manyarms"} for name, others in graph().items()}
     assert cycle(files) is None, " → ".join(cycle(files) or [])
 
 
@@ -136,7 +140,7 @@ def test_the_cycle_finder_finds() -> None:
 def test_nothing_inside_imports_the_front_door() -> None:
     outside = {"demo", "cli", "reproduce", "testing"}
     inward = sorted(
-        name for name in MODULES if "manyarms" in GRAPH[name] and part(name) not in {"", *outside}
+        name for name in MODULES if "manyarms" in graph()[name] and part(name) not in {"", *outside}
     )
     assert not inward, f"{', '.join(inward)}: import from the module itself, not from manyarms"
 

@@ -54,13 +54,13 @@ entered, left = threading.Event(), threading.Event()
 def other():
     with one_thread():
         entered.set()
-        left.wait(10)
+        left.wait(120)
 
 thread, before = threading.Thread(target=other), counts()
 with one_thread():
     assert counts() == {1}
     thread.start()
-    assert entered.wait(10)
+    assert entered.wait(120)
 assert counts() == before
 left.set()
 thread.join()

@@ -39,13 +39,17 @@ class TableForm:
 
 @dataclass(frozen=True)
 class Eligible:
-    """Which candidates an ask may choose: a condition on the columns, and ids; None: no limit.
+    """Which candidates an ask may choose, and which together.
 
-    Each id maps to the place that the error names if it is unknown.
+    A condition on the columns, and ids; None: no limit. Each id maps to the place that the error names if it
+    is unknown. All candidates of the batch have the same value in the column `same`, and at most so many
+    share a value of a column in `at_most`.
     """
 
     condition: str | None = None
     ids: Mapping[str, str] | None = None
+    same: str | None = None
+    at_most: tuple[tuple[str, int], ...] = ()
 
 
 class CampaignAccess(Protocol):

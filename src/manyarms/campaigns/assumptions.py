@@ -22,14 +22,16 @@ from manyarms.errors import SettingsError, shown
 from manyarms.kernels import RBF, Hamming, Linear, Matern, Scale, Tanimoto
 from manyarms.kernels.base import KernelLike
 from manyarms.pool.pool import Pool
+from manyarms.posterior.storage import automatic_storage
 from manyarms.support.validation import Floats, positive
 
 SAMPLE = 1000  # candidates in the sample for the median distance
 LEAST_NOISE_SHARE = 1e-5  # of the signal; with less, the systems cannot be solved in double precision
 NOISE_SHARE = 0.3  # of the signal's standard deviation, until there are enough replicates
 ENOUGH_REPLICATES = 5  # second and later measurements of an arm that a noise estimate requires
-LARGE_POOL = 200_000
-PASS_COST = 1e11  # limit on A·m², the cost of the pass over the pool in an ask (four operations each)
+FULL_SKETCH = 400  # inducing arms up to which a pass over the pool may take long
+PASS_COST = 1.6e11  # limit on A·m², the cost of a pass over the pool in an ask (two operations each)
+SHORT_PASS_COST = 3.2e9  # below it, a sketch may be larger: its pass takes a fraction of a second
 Key = TypeVar("Key", bound=Hashable)  # an arm, or its id
 KERNELS = ("matern", "rbf", "linear", "tanimoto", "hamming")
 
@@ -79,14 +81,22 @@ def median_lengthscales(pool: Pool) -> tuple[tuple[float, ...], float]:
 
 def assumed_storage(pool: Pool) -> tuple[str, list[str]]:
     """Single precision for a large pool, to halve its memory; it is too coarse for one or two features."""
-    if pool.n_arms < LARGE_POOL or pool.n_features <= 2:
-        return "float64", []
-    return "float32", ["storage: the model columns are kept in single precision"]
+    storage = automatic_storage(pool, sketched=True)
+    single = ["storage: the model columns are kept in single precision"]
+    return storage, single if storage == "float32" else []
 
 
 def most_inducing(n_arms: int) -> int:
-    """The largest sketch size that can be built on a pool of this size in about half a minute."""
-    return max(64, int(math.sqrt(PASS_COST / n_arms)))
+    """The largest sketch on a pool of this size.
+
+    An ask costs A·m² operations, so the limit is what keeps a campaign with thousands of results as fast as
+    one with hundreds. More inducing arms found no more of the best ones (docs/measurements.md).
+    """
+    return max(64, min(FULL_SKETCH, _size(PASS_COST, n_arms)), _size(SHORT_PASS_COST, n_arms))
+
+
+def _size(cost: float, n_arms: int) -> int:
+    return int(math.sqrt(cost / n_arms))
 
 
 def _linear(pool: Pool) -> KernelLike:

@@ -44,6 +44,7 @@ from manyarms.campaigns.store.schema import OPEN, TICKETS
 from manyarms.campaigns.store.store import Snapshot, Store, Ticket, now_text
 from manyarms.campaigns.store.ticket_codes import new_nonce, ticket_code
 from manyarms.errors import DamagedCampaignError, SchedulerLostError, SettingsError
+from manyarms.run.batch_structure import BatchStructure
 from manyarms.support.validation import non_negative
 
 _NOT_RECORDED = "not recorded"  # the reason of tickets from before reasons were stored
@@ -149,11 +150,13 @@ class Campaign(CampaignCandidates):
         until_gap: float | None = None,
         deliver: Deliver | None = None,
         eligible: str | Mask | None = None,
+        structure: BatchStructure | None = None,
     ) -> list[Issued]:
         """Hand out the next batch: ended by the stopping rule, limited to `at_most`, or of exactly n.
 
         `eligible` limits the batch to some candidates, as a condition on the columns such as
-        `"price < 30 and solvent == 'water'"` or as a mask over all candidates. `worker` and `lease_seconds`
+        `"price < 30 and solvent == 'water'"` or as a mask over all candidates, and `structure` (see
+        `CampaignCandidates.structure`) says which may be in it together. `worker` and `lease_seconds`
         mark the tickets as being measured until the lease expires. `deliver` is called with the batch before
         it is committed; when it fails, nothing was handed out. If the gap of the certificate is at most
         `until_gap`, `GapReachedError` is raised and nothing is handed out.
@@ -161,7 +164,7 @@ class Campaign(CampaignCandidates):
         mask = self.eligible(eligible) if isinstance(eligible, str) else eligible
         gap = None if until_gap is None else non_negative("until_gap", until_gap)
         share = Share(None, worker, lease_seconds)
-        return self._ask(Order(n, at_most, gap, (share,), deliver, mask))
+        return self._ask(Order(n, at_most, gap, (share,), deliver, mask, structure))
 
     def ask_together(
         self,
@@ -170,6 +173,7 @@ class Campaign(CampaignCandidates):
         at_most: int | None = None,
         until_gap: float | None = None,
         eligible: str | Mask | None = None,
+        structure: BatchStructure | None = None,
     ) -> list[list[Issued]]:
         """Hand out one batch to several requesters, or with a size of None, to the only one.
 
@@ -179,7 +183,7 @@ class Campaign(CampaignCandidates):
         mask = self.eligible(eligible) if isinstance(eligible, str) else eligible
         sizes = [share.size for share in shares]
         n = None if None in sizes else sum(size for size in sizes if size is not None)
-        return dealt(self._ask(Order(n, at_most, until_gap, tuple(shares), None, mask)), shares)
+        return dealt(self._ask(Order(n, at_most, until_gap, tuple(shares), None, mask, structure)), shares)
 
     def asked(self, key: str) -> tuple[str, list[Issued]] | None:
         """The digest and the tickets of the request with this key; None if there is none."""
@@ -216,11 +220,10 @@ class Campaign(CampaignCandidates):
     def _proposed(self, seen: Snapshot, order: Order) -> _Ready:
         started = time.perf_counter()
         self._keep_up(seen.n_arms)
+        self.check_columns(seen)
         now = self.current(seen)
         try:
-            proposal = propose(
-                self.settings, now, seen, order.n, order.at_most, order.until_gap, order.eligible
-            )
+            proposal = propose(self.settings, now, seen, order)
         except SchedulerLostError as problem:
             self._disconnect()
             raise lost_scheduler(problem) from problem

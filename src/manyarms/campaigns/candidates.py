@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from manyarms.campaigns.assumptions import Units
-from manyarms.campaigns.eligible import Mask, eligible_by_condition
+from manyarms.campaigns.eligible import Mask, column_labels, eligible_by_condition
 from manyarms.campaigns.engine_settings import ConnectedEngine, lost_scheduler
-from manyarms.campaigns.next_batch import ModelInput, current
+from manyarms.campaigns.leakage import check_no_column_holds_results
+from manyarms.campaigns.next_batch import ModelInput, current, values_of
 from manyarms.campaigns.pool_file.fingerprints import ProgressCallback
 from manyarms.campaigns.pool_file.parts import Candidates, fitting_source, joined
 from manyarms.campaigns.pool_file.source import Source
@@ -30,6 +31,7 @@ from manyarms.errors import (
     shown,
 )
 from manyarms.pool.pool import Pool
+from manyarms.run.batch_structure import BatchStructure
 from manyarms.run.belief import Belief
 from manyarms.run.optimizer import Optimizer
 
@@ -207,6 +209,11 @@ class CampaignCandidates:
         missing: Mapping[str, str] = {name: "" for name in names if name not in arms}
         return arms | self.source.arms_of(missing) if missing else arms
 
+    def check_columns(self, seen: Snapshot) -> None:
+        """Raise an error if a column that the user did not choose as a feature holds the results."""
+        if not self.settings.features_chosen and not self.settings.source.molecular:
+            check_no_column_holds_results(self.pool, values_of(seen))
+
     def eligible(self, condition: str | None = None, ids: Mapping[str, str] | None = None) -> Mask | None:
         """The candidates that satisfy a condition on the columns and have one of these ids, as a mask."""
         masks = []
@@ -215,6 +222,15 @@ class CampaignCandidates:
         if ids is not None:
             masks.append(self.eligible_among(ids))
         return None if not masks else masks[0] if len(masks) == 1 else masks[0] & masks[1]
+
+    def structure(
+        self, same: str | None = None, at_most: Sequence[tuple[str, int]] = ()
+    ) -> BatchStructure | None:
+        """Rules for one batch: a column in which all have the same value, and limits for values of others."""
+        if same is None and not at_most:
+            return None
+        labels = None if same is None else column_labels(same, self.source)
+        return BatchStructure(labels, [(column_labels(name, self.source), most) for name, most in at_most])
 
     def eligible_among(self, ids: Mapping[str, str]) -> Mask:
         """The candidates with these ids, as a mask. Each maps to the place that an error names."""

@@ -53,6 +53,18 @@ def eligible_by_condition(condition: str, source: Candidates) -> Mask:
     return _Condition(condition, source).mask()
 
 
+def column_labels(name: str, source: Candidates) -> NDArray[Any]:
+    """The values of a column, one for each candidate, by which candidates are grouped.
+
+    Candidates without a value form one group.
+    """
+
+    def error(why: str) -> SettingsError:
+        return SettingsError(f"candidates cannot be grouped by {shown(name)}: {why}")
+
+    return np.asarray(_whole_column(name, source, error).data)
+
+
 def ids_in_file(path: Path, name: str) -> dict[str, str]:
     """The ids in a file, one per line or in the id column, which is called `name`, with their places."""
     try:
@@ -190,15 +202,19 @@ class _Condition:
 
     def _column(self, name: str) -> _Values:
         if name not in self._columns:
-            present = self._source.column_names()
-            if name not in present:
-                raise self._error(f"the table has no column {name!r}; it has {shown(present)}")
-            first, *more = (_typed(name, part) for part in self._source.parts)
-            if any((each.is_text, each.yes) != (first.is_text, first.yes) for each in more):
-                raise self._error(f"column {name!r} holds numbers in one table and texts in another")
-            data = np.concatenate([first.data, *(each.data for each in more)])
-            self._columns[name] = replace(first, data=data)
+            self._columns[name] = _whole_column(name, self._source, self._error)
         return self._columns[name]
+
+
+def _whole_column(name: str, source: Candidates, error: Callable[[str], SettingsError]) -> _Values:
+    """A column of all tables; `error` makes the error that says why it cannot be used."""
+    present = source.column_names()
+    if name not in present:
+        raise error(f"the table has no column {name!r}; it has {shown(present)}")
+    first, *more = (_typed(name, part) for part in source.parts)
+    if any((each.is_text, each.yes) != (first.is_text, first.yes) for each in more):
+        raise error(f"column {name!r} holds numbers in one table and texts in another")
+    return replace(first, data=np.concatenate([first.data, *(each.data for each in more)]))
 
 
 def _typed(name: str, source: Source) -> _Values:

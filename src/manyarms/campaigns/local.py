@@ -94,6 +94,7 @@ class LocalCampaign:
             until_gap=until_gap,
             deliver=deliver,
             eligible=None if eligible is None else self.inner.eligible(eligible.condition, eligible.ids),
+            structure=None if eligible is None else self.inner.structure(eligible.same, eligible.at_most),
         )
 
     def open_tickets(self) -> list[Issued]:

@@ -22,19 +22,22 @@ import numpy as np
 
 from manyarms.campaigns.assumptions import Units, assumed_units, grouped, most_inducing
 from manyarms.campaigns.certify import certificate_in_units, check_gap
+from manyarms.campaigns.orders import Order
 from manyarms.campaigns.resolve_settings import prepared_for
 from manyarms.campaigns.settings import Settings
+from manyarms.campaigns.sketch_limit import policy_in_use, thinned, with_kept_oversampling
 from manyarms.campaigns.store.store import Snapshot, StoredResult
+from manyarms.embeddings.grouped_nystrom import GroupedNystrom
 from manyarms.engines.base import Engine
 from manyarms.errors import InvalidParameterError
 from manyarms.learning import Prepared
 from manyarms.learning.prepared_pool import takes
-from manyarms.policies import Policy, Sparse
+from manyarms.policies import Policy
 from manyarms.pool.pool import Pool
 from manyarms.run.belief import Belief
 from manyarms.run.compact_state import CompactState
 from manyarms.run.context import RunContext
-from manyarms.run.feedback import relearned, with_feedback, with_oversampling
+from manyarms.run.feedback import relearned, with_feedback
 from manyarms.run.optimizer import Optimizer
 from manyarms.run.state import RunState
 from manyarms.run.telling import told
@@ -43,10 +46,7 @@ from manyarms.run.trace import Batch
 from manyarms.support.threads import threads_for
 from manyarms.support.validation import Floats, Ints
 
-BULK = 200  # above this number of new results, the sketch is drawn again
-_KEPT, _THINNED = 1.25, 0.7  # a sketch is kept up to, and thinned to, these multiples of its largest size
 SHARE = 0.9  # the probability of a prediction interval
-_BISECTIONS = 60
 
 
 @dataclass(frozen=True)
@@ -165,16 +165,23 @@ def _current(model_input: ModelInput, seen: Snapshot, warm: Belief | None) -> tu
     if saved is not None:
         saved, arms = saved.restricted(arms)
     few = model_input.only(arms).context(policy)
-    state = _restored(few, saved, again, corrected)
+    state = _restored(few, saved, again, corrected, None if warm is None else warm.state.grouped)
+    embedding = state.belief.state.grouped
     state = with_feedback(few, _told(few, state, units, _among(seen, arms)))
-    few, state = _thinned(few, state, most_inducing(model_input.pool.n_arms), len(_fresh(seen)))
+    few, state = thinned(few, state, most_inducing(model_input.pool.n_arms), len(_fresh(seen)))
     learned = CompactState.of(few, state).expanded(arms, model_input.pool.n_arms)
-    context = replace(context, policy=few.policy)
-    return Optimizer.of(context, learned.on(context, warm)), units
+    context = replace(context, policy=policy_in_use(few, state))
+    return Optimizer.of(context, learned.on(context, warm, embedding)), units
 
 
-def _restored(context: RunContext, saved: CompactState | None, again: bool, corrected: bool) -> RunState:
-    """The saved run.
+def _restored(
+    context: RunContext,
+    saved: CompactState | None,
+    again: bool,
+    corrected: bool,
+    embedding: GroupedNystrom | None = None,
+) -> RunState:
+    """The saved run; an `embedding` that it shares saves time.
 
     With `again`, it is under a model learned anew, because its features were prepared again. With
     `corrected`, only its tickets, design and counters are kept: a result that it includes has changed.
@@ -182,7 +189,7 @@ def _restored(context: RunContext, saved: CompactState | None, again: bool, corr
     if saved is None:
         return RunState.initial(context)
     if not again and not corrected:
-        return saved.on(context)
+        return with_kept_oversampling(saved.on(context, embedding=embedding))
     initial = RunState.initial(context)
     kept = {name: getattr(saved, name) for name in ("tickets", "design", "n_batches", "n_feedbacks")}
     if corrected:
@@ -205,42 +212,11 @@ def _among(seen: Snapshot, arms: Ints) -> Snapshot:
     return replace(seen, results=tuple(results))
 
 
-def _thinned(context: RunContext, state: RunState, most: int, fresh: int) -> tuple[RunContext, RunState]:
-    """The run on a sketch of at most `most` arms.
-
-    A draw uses the leverage from before the update (BBKB l. 13). After bulk results, nearly all new arms
-    would enter by it, so the sketch is drawn again. A sketch with fewer arms than a draw asks for widens the
-    intervals of the model and costs accuracy of its mean, but never makes it overconfident (theory §2.3).
-    """
-    policy, posterior = state.belief.policy, state.belief.state
-    if not isinstance(policy, Sparse):
-        return context, state
-    if fresh <= BULK and posterior.sketch_size <= _KEPT * most:
-        return context, state
-    oversampling = policy.oversampling_at(posterior.pulls)
-    reach = posterior.counts * posterior.pulled_leverage
-    if np.minimum(1.0, oversampling * reach).sum() > _THINNED * most:
-        oversampling = _oversampling_for(reach, _THINNED * most, oversampling)
-    return with_oversampling(context, state, oversampling)
-
-
-def _oversampling_for(reach: Floats, size: float, largest: float) -> float:
-    """q̄ for which a draw with p = min(1, q̄ n σ̃²) has about this size; `reach` holds n σ̃² of each arm."""
-    low, high = 0.0, largest
-    for _ in range(_BISECTIONS):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if np.minimum(1.0, middle * reach).sum() < size else (low, middle)
-    return high
-
-
 def propose(
     settings: Settings,
     now: tuple[Optimizer, Units],
     seen: Snapshot,
-    n: int | None,
-    at_most: int | None,
-    until_gap: float | None = None,
-    eligible: Any = None,
+    order: Order,
 ) -> Proposal:
     """The next batch of a run: ended by the stopping rule, limited to `at_most`, or of exactly n candidates.
 
@@ -248,9 +224,10 @@ def propose(
     """
     run, units = now
     certificate = certificate_in_units(run, units, settings)
-    if until_gap is not None:
-        check_gap(certificate, until_gap)
-    batch = run.ask(n, at_most=at_most, eligible=_allowed(run.pool.n_arms, eligible, seen.excluded))
+    if order.until_gap is not None:
+        check_gap(certificate, order.until_gap)
+    allowed = _allowed(run.pool.n_arms, order.eligible, seen.excluded)
+    batch = run.ask(order.n, at_most=order.at_most, eligible=allowed, structure=order.structure)
     record = run.trace[-1]
     facts = {
         "number": seen.batches + 1, "size": len(batch), "ended_because": batch.ended_because,

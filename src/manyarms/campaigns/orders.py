@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from manyarms.campaigns.eligible import Mask
+from manyarms.run.batch_structure import BatchStructure
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class Order:
     shares: tuple[Share, ...]
     deliver: Deliver | None = None
     eligible: Mask | None = None
+    structure: BatchStructure | None = None
 
 
 class RepeatedAskError(Exception):

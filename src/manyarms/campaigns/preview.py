@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.next_batch import propose
-from manyarms.campaigns.orders import Issued
+from manyarms.campaigns.orders import Issued, Order
 from manyarms.campaigns.queries import snapshot
 
 
@@ -15,7 +15,7 @@ def preview(campaign: Campaign, n: int | None = None, at_most: int | None = None
     """
     seen = snapshot(campaign)
     campaign._keep_up(seen.n_arms)
-    proposal = propose(campaign.settings, campaign.current(seen), seen, n, at_most)
+    proposal = propose(campaign.settings, campaign.current(seen), seen, Order(n, at_most, None, ()))
     arms = proposal.batch.arms.tolist()
     rows = zip(
         proposal.batch.tickets.tolist(), arms, proposal.names, campaign.source.cells_of(arms),

@@ -120,6 +120,8 @@ class Campaign:
         *,
         at_most: int | None = None,
         eligible: Any = None,
+        same: str | None = None,
+        at_most_each: Mapping[str, int] | None = None,
         worker: str | None = None,
         lease: float | None = None,
     ) -> Any:
@@ -127,13 +129,14 @@ class Campaign:
 
         n: ask for exactly n candidates. Without n, the stopping rule decides, limited to `at_most`.
         eligible: a condition on the columns, such as "price < 30", or the ids to choose from.
+        same: a column in which all candidates of the batch have the same value, such as "temperature".
+        at_most_each: for columns, how many candidates of the batch may share a value: {"supplier": 8}.
         worker, lease: who measures them, and the seconds after which tickets without a result are forgotten.
         """
-        limit = None
-        if isinstance(eligible, str):
-            limit = Eligible(condition=eligible)
-        elif eligible is not None:
-            limit = Eligible(ids={str(each): "eligible: " for each in eligible})
+        condition = eligible if isinstance(eligible, str) else None
+        listed = None if condition is not None or eligible is None else eligible
+        ids = None if listed is None else {str(each): "eligible: " for each in listed}
+        limit = Eligible(condition, ids, same, tuple((at_most_each or {}).items()))
         return self._batch(
             self._inner.ask(n, at_most=at_most, eligible=limit, worker=worker, lease_seconds=lease)
         )

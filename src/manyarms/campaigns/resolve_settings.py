@@ -10,12 +10,13 @@ import numpy as np
 
 from manyarms import policies
 from manyarms.campaigns.assumptions import (
-    LARGE_POOL,
+    FULL_SKETCH,
     NOISE_SHARE,
     assumed_kernel,
     assumed_storage,
     most_inducing,
 )
+from manyarms.campaigns.leakage import named_like_results
 from manyarms.campaigns.pool_file.source import Source
 from manyarms.campaigns.settings import AUTO, Request, Settings, option_names, policy_class
 from manyarms.errors import InvalidParameterError, SettingsError, shown
@@ -44,7 +45,7 @@ def resolve(request: Request, source: Source, pool: Pool) -> Settings:
         (None, list(prepared.assumptions)) if prepared else _given_kernel(request, source, pool)
     )
     storage, more = (request.storage, []) if request.storage != AUTO else assumed_storage(pool)
-    if pool.n_arms >= LARGE_POOL:
+    if most_inducing(pool.n_arms) <= FULL_SKETCH:
         more = [*more, f"sketch: at most {most_inducing(pool.n_arms)} inducing arms on a pool of this size"]
     kind, options = _policy(request, learned=kernel is None)
     settings = Settings(
@@ -55,13 +56,21 @@ def resolve(request: Request, source: Source, pool: Pool) -> Settings:
         budget=None if request.budget is None else count("budget", request.budget),
         repeats=repeats_setting(request.repeats),
         max_failures=count("max_failures", request.max_failures) if request.max_failures else None,
-        storage=storage, assumptions=(*assumptions, *more),
+        storage=storage, assumptions=(*_warnings(request, source), *assumptions, *more),
         columns=column_spreads(prepared, source.blocks(pool.names or [])),
         engine=request.on_engine().to_plain(),
+        features_chosen=request.features is not None,
     )  # fmt: skip
     policy = settings.build_policy(None if settings.learned else NOISE_SHARE)
     Optimizer(pool, policy, **settings.run_settings(), prepared=prepared)
     return settings
+
+
+def _warnings(request: Request, source: Source) -> tuple[str, ...]:
+    """What to warn of before there are results; nothing if the user chose the features."""
+    if request.features is not None or source.molecular:
+        return ()
+    return named_like_results(source.features or ())
 
 
 def _prepared(request: Request, source: Source, pool: Pool) -> Prepared | None:

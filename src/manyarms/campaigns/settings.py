@@ -146,6 +146,7 @@ class Settings:
     storage: str
     assumptions: tuple[str, ...]
     columns: tuple[tuple[str, float], ...] = ()  # name and spread of each numeric column of a learned model
+    features_chosen: bool = True  # whether the user named the features; otherwise all usable columns are
     engine: dict[str, Any] | None = None  # as `EngineSettings` writes it
 
     @property

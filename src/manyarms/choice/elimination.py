@@ -65,6 +65,7 @@ class Elimination:
         chosen = self._on_active(posterior)
         if len(self.arms):
             chosen.rebuild(self.places(self.inducing), self.places(self.arms), np.zeros(len(self.arms)))
+        allowed = allowed.copy()
         left = np.array([allowed[arm] for arm in self.active.tolist()])
         known = set(self.places(self.inducing).tolist())
         picked: list[int] = []
@@ -75,7 +76,11 @@ class Elimination:
             if largest < 0:
                 break
             place = int(np.argmax(leverage >= largest - TIE[chosen.storage] * largest))
+            mask = allowed.mask
+            allowed.take([int(self.active[place])])
             left[place] -= 1
+            if allowed.mask is not mask:  # a group of arms has been closed
+                left = np.array([allowed[arm] for arm in self.active.tolist()])
             picked.append(place)
             spans = [place] if rng.random() < oversampling * largest and place not in known else []
             known.update(spans)

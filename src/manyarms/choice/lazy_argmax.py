@@ -145,9 +145,13 @@ class LazyArgmax:
 
     def chosen(self, arm: int) -> None:
         """Record that `arm` was chosen; the caller has added the pull to the overlay."""
+        mask = self._allowed.mask
         self._allowed.take([arm])
         if arm not in self._tracked:
             self._track(np.array([arm], dtype=np.int64), at_any_size=True)
+        if self._allowed.mask is not mask:  # a group of arms has been closed
+            watched = self._overlay.watched.tolist()
+            self._open = np.array([self._allowed[each] > 0 for each in watched], dtype=bool)
         elif not self._allowed[arm] > 0:
             self._open[np.flatnonzero(self._overlay.watched == arm)[0]] = False
 

@@ -19,6 +19,7 @@ from manyarms.pool.pool import Pool
 from manyarms.posterior.shard import Shard, Version
 from manyarms.support.column_room import ColumnRoom
 from manyarms.support.column_store import Columns
+from manyarms.support.compiled import worthwhile
 from manyarms.support.validation import Floats, Ints
 
 
@@ -45,15 +46,19 @@ class PriorColumns:
         for where, block in self.pool.blocks(size, rows.start, stop=rows.stop):
             columns.write(where, 0, self.feature_map.matrix(block))
 
-    def forms(self, vectors: Floats) -> Floats:
-        """vᵀp(x) of every arm for each column v of the M × r matrix `vectors`: r × arms."""
+    def forms(self, vectors: Floats, n_arms: int) -> Floats:
+        """vᵀp(x) of every arm for each column v of the M × r matrix `vectors`: r × arms.
+
+        `n_arms` is the number of arms of the whole pool.
+        """
         dimension, n_forms = vectors.shape
+        compiled = worthwhile(n_arms, dimension)
         values = np.empty((n_forms, self.pool.n_arms))
         for where, block in self.pool.blocks(bytes_per_arm=8 * (2 * dimension + 2 * n_forms)):
             if self._columns is None:
                 values[:, where] = (self.feature_map.matrix(block) @ vectors).T
             else:
-                values[:, where] = self._columns.product(vectors, where)
+                values[:, where] = self._columns.product(vectors, where, compiled)
         return values
 
     def rows(self, places: Ints) -> Floats:
@@ -123,7 +128,7 @@ def append_variance(shard: Shard, version: Version, key: int, place: int, c: Flo
     q = p(x) − Cᵀz(x); `before` is C c for the columns before.
     """
     new = version.columns.column(place)
-    along = shard.placed[key].forms(c[:, None])[0]
+    along = shard.placed[key].forms(c[:, None], version.start.n_arms)[0]
     if place:
         along = along - _forms(shard, version, before[:, None])[0]
     known = version.notes[note(key)]
@@ -165,7 +170,7 @@ def draw_values(shard: Shard, version: Version, draws: DrawMessage) -> Floats:
     assert draws.prior_weights is not None
     assert draws.keys is not None
     columns: PriorColumns = shard.placed[draws.key]
-    residuals = columns.forms(draws.prior_weights)
+    residuals = columns.forms(draws.prior_weights, version.start.n_arms)
     if draws.correction is not None:
         residuals -= _forms(shard, version, draws.correction)
     has, should = variance_of(shard, version, draws.key), version.values.residual
@@ -176,7 +181,10 @@ def draw_values(shard: Shard, version: Version, draws: DrawMessage) -> Floats:
 
 def _forms(shard: Shard, version: Version, vectors: Floats) -> Floats:
     """The first len(vectors) columns of z times `vectors`, r × arms."""
-    parts = [version.columns.product(vectors, where) for where, _ in shard.pool.blocks(16 * vectors.shape[1])]
+    parts = [
+        version.columns.product(vectors, where, version.compiled)
+        for where, _ in shard.pool.blocks(16 * vectors.shape[1])
+    ]
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
 

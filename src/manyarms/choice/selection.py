@@ -272,6 +272,7 @@ class EpsilonGreedy:
                 arm = int(left.nth_open(rng.integers(n_left, size=1))[0])
             else:
                 arm = peak(context.posterior.state.over_pool, _MEAN_ALONE, left, tie=0.0).arm
+            left.take([arm])
             left.close([arm])
             allowed.take([arm])
             arms.append(arm)
@@ -335,7 +336,7 @@ class FromDesign:
         """As many arms of the design as fit; a batch of exactly n arms is filled up with random arms."""
         most = len(self.arms) if context.limit is None else context.limit
         picked = [arm for arm in self.arms if context.allowed[arm] > 0][:most]
-        context.allowed.take(picked)
+        picked = context.allowed.take_possible(picked)
         why = [INITIAL_DESIGN] * len(picked)
         if context.exactly and len(picked) < most:
             more = UniformStart().fill(replace(context, limit=most - len(picked)))
@@ -354,11 +355,11 @@ class StartWith:
     def fill(self, context: BatchContext) -> FilledBatch:
         """Hallucinate the pulls of the given arms, then let the other rule fill the batch."""
         assert context.limit is not None, "only batches of a given size start with given arms"
-        for arm in self.arms:
+        first = context.allowed.take_possible(self.arms)
+        for arm in first:
             context.overlay.pull(arm)
-        context.allowed.take(self.arms)
-        more = self.rest.fill(replace(context, limit=context.limit - len(self.arms)))
-        return replace(more, arms=[*self.arms, *more.arms], why=[*[self.why] * len(self.arms), *more.why])
+        more = self.rest.fill(replace(context, limit=context.limit - len(first)))
+        return replace(more, arms=[*first, *more.arms], why=[*[self.why] * len(first), *more.why])
 
 
 @dataclass(frozen=True)
@@ -369,12 +370,10 @@ class UniformStart:
         """Exactly n different random arms if n were asked for, otherwise one."""
         size = context.limit if context.exactly and context.limit is not None else 1
         rng, allowed, arms = context.stream("start"), context.allowed, list[int]()
-        while len(arms) < size:  # more than one turn only if n exceeds the number of allowed arms
-            n_open = allowed.n_open
+        # More than one turn only if n exceeds the number of allowed arms, or if groups of arms are limited.
+        while len(arms) < size and (n_open := allowed.n_open):
             ranks = rng.choice(n_open, size=min(n_open, size - len(arms)), replace=False)
-            turn = allowed.nth_open(ranks).tolist()
-            allowed.take(turn)
-            arms += turn
+            arms += allowed.take_possible(allowed.nth_open(ranks).tolist())
         reason = "first arm" if size == 1 else "size asked for"
         return FilledBatch(arms, reason, _ratio_after(context, arms), [RANDOM_START] * len(arms))
 

@@ -144,6 +144,8 @@ class Maximisers:
         elif n_open > self._n_open:  # arms have come back
             self._tops = self._ask(left)
         self._n_open, place, self._place = n_open, self._place, self._place + 1
+        if not any(left[arm] > 0 for arm in self._tops[place].arms):  # a whole group has been closed
+            self._tops = self._ask(left)
         return next(int(arm) for arm in self._tops[place].arms if left[arm] > 0)
 
     def _draw_more(self, left: Allowance) -> None:

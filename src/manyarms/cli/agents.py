@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from manyarms.campaigns.text import counted
 from manyarms.cli.agents_options import (
     Agents,
     Algorithm,
+    Bits,
+    Categories,
     Features,
     FirstEpoch,
     Horizon,
@@ -23,6 +27,7 @@ from manyarms.cli.agents_options import (
     Noise,
     Pool,
     Signal,
+    Smiles,
     Smoothness,
     SyncThreshold,
     Wait,
@@ -51,6 +56,9 @@ def new(
     algorithm: Algorithm = "duets",
     id: Id = None,
     features: Features = None,
+    categories: Categories = None,
+    smiles: Smiles = None,
+    bits: Bits = None,
     kernel: Kernel = "matern",
     lengthscale: Lengthscale = None,
     smoothness: Smoothness = 2.5,
@@ -58,28 +66,38 @@ def new(
     mean: Mean = 0.0,
     minimize: Minimize = False,
     width: Width = None,
-    first_epoch: FirstEpoch = 2,
+    first_epoch: FirstEpoch = None,
     sync_threshold: SyncThreshold = None,
     wait: Wait = 7.0,
     lockstep: Lockstep = False,
     as_json: JsonOption = False,
 ) -> None:
     """Create a run on a table of candidates that every organisation has."""
+    from manyarms.cli.new import print_columns
     from manyarms.federation.creation import NewRun, create_run
 
-    made = create_run(
+    made, table = create_run(
         run,
         NewRun(
-            pool, agents, horizon, noise, algorithm, id, _names(features), kernel,
-            _numbers(lengthscale), smoothness, signal, mean, minimize, width, first_epoch, sync_threshold,
-            wait, lockstep,
+            pool, agents, horizon, noise, algorithm, id, _names(features), _names(categories), smiles, bits,
+            kernel, _numbers(lengthscale), smoothness, signal, mean, minimize, width, first_epoch,
+            sync_threshold, wait, lockstep,
         ),
     )  # fmt: skip
     if as_json:
         print_json(made.to_plain())
         return
-    say(f"Created {run}: {made.algorithm} with {agents} agents of {horizon} trials each.")
-    say(f"Invite each of them with `manyarms agents invite {run} NAME.invitation --url ADDRESS`.")
+    print_columns(table.source)
+    say(
+        f"Created {run}: {made.algorithm} with {counted(agents, 'agent')} of {counted(horizon, 'trial')} "
+        f"each, on {counted(table.pool.n_arms, 'candidate')}; goal: {'minimise' if minimize else 'maximise'}."
+    )
+    say(f"The kernel of all agents: {_kernel_in_words(made.settings['kernel'])}.")
+    say(
+        f"The values are assumed to be {mean:g} on average, with a standard deviation of {signal:g} over the "
+        f"candidates, and the noise of a measurement to be {noise:g}."
+    )
+    say(f"Next, for each agent: manyarms agents invite {shlex.quote(str(run))} NAME.invitation --url ADDRESS")
 
 
 @agents_app.command("invite")
@@ -102,7 +120,7 @@ def invite(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:  # fmt: skip
-    """Write an invitation. It holds the key of one agent: send it on a safe way, and to nobody else."""
+    """Write an invitation. It holds the key of one agent: send it over a secure channel only."""
     from manyarms.federation.run_file import RunFile
 
     if invitation.exists():
@@ -165,6 +183,14 @@ def status(
         show_run(hub, log, as_json)
     finally:
         hub.close()
+
+
+def _kernel_in_words(described: dict[str, Any]) -> str:
+    scales = described.get("lengthscale")
+    if scales is None:
+        return str(described["kernel"])
+    each = scales if isinstance(scales, list | tuple) else [scales]
+    return f"{described['kernel']} with length-scale {', '.join(f'{scale:.4g}' for scale in each)}"
 
 
 def _names(given: list[str] | None) -> list[str] | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from manyarms.campaigns.text import counted
 from manyarms.cli.agents_options import Command, Function, Pattern, Timeout, Workers
 from manyarms.cli.output import JsonOption, guarded, print_json, say
 from manyarms.cli.progress import bar
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from manyarms.federation.table import CandidateTable
     from manyarms.federation.working import Measurer, Progress
 
+_MOST_LISTED = 20  # candidates in a text; JSON has all of them
 Offline = Annotated[
     bool, typer.Option("--offline", help="Exchange nothing now; another process carries the packets.")
 ]
@@ -140,7 +142,9 @@ def tell(
     carrier = None if offline else HttpCarrier(file.invitation, certificate, key)
     try:
         with file.in_use():
-            member.tell(read_values(member, table, results))
+            new = _tell(member, read_values(member, table, results))
+            if not as_json:
+                say(f"{counted(new, 'new value')} in {results}." if new else f"No new value in {results}.")
             _exchange_once(member, carrier)
         _report(member, table, output, as_json)
     finally:
@@ -161,6 +165,23 @@ def _check_measuring(command: str | None, pattern: str | None, python: str | Non
         raise typer.BadParameter("specify either --command or --python")
     if pattern is not None and command is None:
         raise typer.BadParameter("--value-pattern needs --command")
+
+
+def _ids_left(member: Member, table: CandidateTable) -> list[str] | None:
+    """The candidates that may still be the best, if the algorithm removes the others."""
+    arms = member.arms_left
+    return None if arms is None else [str(id) for id in table.pool.ids_of(arms)]
+
+
+def _tell(member: Member, values: dict[int, float]) -> int:
+    """Record the values; return how many of them are new."""
+    before = _n_told(member)
+    member.tell(values)
+    return _n_told(member) - before
+
+
+def _n_told(member: Member) -> int:
+    return sum(row.value is not None for row in member.file.trials())
 
 
 def _exchange_once(member: Member, carrier: HttpCarrier | None) -> None:
@@ -213,18 +234,25 @@ def _report(member: Member, table: CandidateTable, output: Path | None, as_json:
     n_open = 0 if pulls is None else len(pulls)
     if output is not None and n_open:
         write_open_trials(member, table, output)
-    told = sum(row.value is not None for row in member.file.trials())
+    told = _n_told(member)
     if as_json:
-        print_json(
-            {"agent": member.number, "told": told, "open": n_open, "done": member.done, "over": member.over}
-        )
+        print_json({
+            "agent": member.number, "told": told, "open": n_open, "done": member.done, "over": member.over,
+            "left": _ids_left(member, table),
+        })  # fmt: skip
         return
     say(f"Agent {member.number} has made {told} of {member.description.settings['horizon']} trials.")
+    trials = f"{counted(n_open, 'trial')} {'is' if n_open == 1 else 'are'} open"
     if n_open and output is not None:
-        say(f"{n_open} trials are open: fill in the column `value` of {output}, then `manyarms agents tell`.")
+        say(f"{trials}: fill in the column `value` of {output}, then `manyarms agents tell`.")
     elif n_open:
-        say(f"{n_open} trials are open; write them to a file with --output.")
+        say(f"{trials}; write them to a file with --output.")
     elif member.over or member.done:
         say("The run is over." if member.over else "This agent is done; the run is not over yet.")
     else:
-        say("No trial is open: the server waits for other agents. Look again later.")
+        say("No trial is open now: the server waits for other agents. Run `agents join` again later.")
+    left = _ids_left(member, table)
+    if member.over and left is not None:
+        more = f" and {len(left) - _MOST_LISTED} more" if len(left) > _MOST_LISTED else ""
+        named = ", ".join(left[:_MOST_LISTED]) + more
+        say(f"{counted(len(left), 'candidate')} may still be the best: {named}.")

@@ -21,6 +21,22 @@ Features = Annotated[
     list[str] | None,
     typer.Option(rich_help_panel=_TABLE, help="Columns of the features, separated by commas."),
 ]
+Categories = Annotated[
+    list[str] | None,
+    typer.Option(rich_help_panel=_TABLE, help="Categorical columns, separated by commas."),
+]
+Smiles = Annotated[
+    str | None,
+    typer.Option(
+        rich_help_panel=_TABLE, help="Column of SMILES strings, instead of features; with --kernel tanimoto."
+    ),
+]
+Bits = Annotated[
+    str | None,
+    typer.Option(
+        rich_help_panel=_TABLE, help="Column of bit strings, instead of features; with --kernel tanimoto."
+    ),
+]
 Agents = Annotated[int, typer.Option("--agents", min=1, help="Number of agents.")]
 Horizon = Annotated[int, typer.Option(min=1, help="Trials of each agent.")]
 Algorithm = Annotated[str, typer.Option(help="duets, dis-kernel-ucb, approx-dis-kernel-ucb or n-kernel-ucb.")]
@@ -50,7 +66,8 @@ Width = Annotated[
                  show_default="0.5 for DUETS, 1 for the others"),
 ]  # fmt: skip
 FirstEpoch = Annotated[
-    int, typer.Option(min=1, rich_help_panel=_MODEL, help="Trials of the first epoch of DUETS.")
+    int | None,
+    typer.Option(min=1, rich_help_panel=_MODEL, help="Trials of the first epoch of DUETS.", show_default="2"),
 ]
 SyncThreshold = Annotated[
     float | None,
@@ -70,7 +87,7 @@ Lockstep = Annotated[
 ]  # fmt: skip
 
 __all__ = [
-    "Agents", "Algorithm", "Command", "Features", "FirstEpoch", "Function", "Horizon", "Id", "Kernel",
-    "Lengthscale", "Lockstep", "Mean", "Minimize", "Noise", "Pattern", "Pool", "Signal", "Smoothness",
-    "SyncThreshold", "Timeout", "Wait", "Width", "Workers",
+    "Agents", "Algorithm", "Bits", "Categories", "Command", "Features", "FirstEpoch", "Function", "Horizon",
+    "Id", "Kernel", "Lengthscale", "Lockstep", "Mean", "Minimize", "Noise", "Pattern", "Pool", "Signal",
+    "Smiles", "Smoothness", "SyncThreshold", "Timeout", "Wait", "Width", "Workers",
 ]  # fmt: skip

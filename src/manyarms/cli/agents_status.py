@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from manyarms.campaigns.text import counted
 from manyarms.cli.output import print_json, print_table, say
 from manyarms.federation.agent_file import AgentFile
 from manyarms.federation.hub import Hub
 from manyarms.federation.sqlite_file import SqliteFile
+from manyarms.federation.status import happening
 
 
 def show_run(hub: Hub, log: bool, as_json: bool) -> None:
@@ -17,9 +19,7 @@ def show_run(hub: Hub, log: bool, as_json: bool) -> None:
     if as_json:
         print_json({**status, "log": hub.log()} if log else status)
         return
-    waiting = ", ".join(str(agent) for agent in status["waiting_for"])
-    now = "over" if status["over"] else f"waits for agents {waiting}" if waiting else "in progress"
-    say(f"{status['algorithm']}, {status['horizon']} trials per agent: {now}.")
+    say(f"{status['algorithm']}, {counted(status['horizon'], 'trial')} per agent: {happening(status)}.")
     _show_progress(status)
     rows = [
         [
@@ -32,25 +32,27 @@ def show_run(hub: Hub, log: bool, as_json: bool) -> None:
         ["agent", "name", "state", "last seen", "reals up", "bytes up", "reals down", "bytes down"], rows
     )
     cost = status["cost"]
+    again = f" ({cost['resent']:g} of them again)" if cost["resent"] else ""
     say(
-        f"Sent: {cost['uplink']:g} reals up and {cost['downlink']:g} down per agent "
-        f"({cost['resent']:g} of them again), {cost['messages']} messages, "
-        f"{cost['n_bytes']} bytes. Refused: {status['refused']}."
+        f"Sent: {cost['uplink']:.1f} real numbers up and {cost['downlink']:.1f} down per agent{again}, in "
+        f"{counted(cost['messages'], 'message')} of {cost['n_bytes']:,} bytes."
     )
+    hint = "; see --log" if status["refused"] and not log else ""
+    say(f"Refused: {counted(status['refused'], 'act')}{hint}.")
     if log:
         _show_log(hub.file)
 
 
 def _show_progress(status: dict[str, Any]) -> None:
     if "epochs" in status:
-        say(
-            f"Epoch {status['epoch']} of {status['n_epochs']} ({status['phase']}); "
-            f"{status['active']:g} candidates are left."
-        )
+        active, whole = status["active"], status["candidates"]
+        box, pool = f"{100 * active:.3g} % of the box is", f"{active:.0f} of {whole} candidates are"
+        left = box if whole is None else pool
+        say(f"Epoch {status['epoch']} of {status['n_epochs']}; {left} left.")
         if status["bound"] is not None:
             say(
-                f"If the width holds, none of them is more than {status['bound']:.4g} worse than the best "
-                "one, in units of the signal."
+                f"None of them is more than {status['bound_value']:.4g} worse than the best one, in units of "
+                "the measured values, if the width holds."
             )
         if status["best"] is not None:
             best = status["best"]
@@ -72,7 +74,7 @@ def _show_progress(status: dict[str, Any]) -> None:
             )
     elif "syncs" in status:
         missing = sum(bool(agents) for agents in status["left_out"])
-        say(f"{status['syncs']} syncs, {missing} of them without some agents; now {status['phase']}.")
+        say(f"{counted(status['syncs'], 'sync')}, {missing} of them without some agents.")
 
 
 def show_agent(file: AgentFile, log: bool, as_json: bool) -> None:
@@ -95,13 +97,15 @@ def show_agent(file: AgentFile, log: bool, as_json: bool) -> None:
         print_json({**status, "log": file.log()} if log else status)
         return
     say(
-        f"Agent {status['agent']} ({status['name']}) of a run of {status['algorithm']} "
-        f"at {status['url'] or 'no address'}."
+        f"Agent {status['agent']} ({status['name']}) of a run of {status['algorithm']}"
+        f"{' at ' + str(status['url']) if status['url'] else ''}."
     )
     say(
-        f"{status['told']} of {status['horizon']} trials are made, {status['open']} are open, "
-        f"{status['dropped']} were given up; {status['unacknowledged']} messages wait to be sent."
+        f"Trials: {status['told']} of {status['horizon']} made, {status['open']} open, "
+        f"{status['dropped']} given up because the run went on without them."
     )
+    if status["unacknowledged"]:
+        say(f"{counted(status['unacknowledged'], 'message')} not yet received by the server.")
     say("The run is over." if status["over"] else "The run is not over.")
     if log:
         _show_log(file)

@@ -45,8 +45,16 @@ Size = Annotated[
     ),
 ]
 AtMost = Annotated[
-    int | None,
-    typer.Option(min=1, help="Let the stopping rule decide, but ask for at most this many candidates."),
+    list[str] | None,
+    typer.Option(
+        help="Let the stopping rule decide, but ask for at most this many candidates (a number); or, as "
+        "COLUMN=N, let at most N candidates of the batch have the same value in a column. Can be repeated.",
+        metavar="N|COLUMN=N",
+    ),
+]
+Same = Annotated[
+    str | None,
+    typer.Option(help="Choose candidates that all have the same value in this column.", metavar="COLUMN"),
 ]
 Out = Annotated[
     Path | None,
@@ -83,14 +91,16 @@ def ask(
     until_gap: UntilGapOption = None,
     eligible: Condition = None,
     eligible_ids: EligibleIds = None,
+    same: Same = None,
     force: ForceOption = False,
     pool: PoolOption = None,
     engine: EngineOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Choose the next candidates to measure and hand out a ticket for each."""
-    if n is not None and at_most is not None:
-        raise typer.BadParameter("-n and --at-most cannot be combined")
+    most, most_each = _limits(at_most or [])
+    if n is not None and most is not None:
+        raise typer.BadParameter("-n and --at-most N cannot be combined")
     if as_json and str(out) == "-":
         raise typer.BadParameter("--out - and --json both write to standard output and cannot be combined")
     if lease is not None and not math.isfinite(lease):
@@ -105,16 +115,16 @@ def ask(
             delivery(issued)
         else:
             listed = None if eligible_ids is None else ids_in_file(eligible_ids, found.form.id_column)
-            limited = eligible is not None or listed is not None
+            limits = Eligible(eligible, listed, same, most_each)
             try:
                 issued = found.ask(
                     n,
-                    at_most=at_most,
+                    at_most=most,
                     worker=worker,
                     lease_seconds=lease,
                     until_gap=until_gap,
                     deliver=delivery,
-                    eligible=Eligible(eligible, listed) if limited else None,
+                    eligible=None if limits == Eligible() else limits,
                 )
             except BaseException:  # the batch was not handed out, so its file must not remain
                 delivery.withdraw()
@@ -122,6 +132,22 @@ def ask(
         delivery.settle()
         if not as_json:
             _show_batch(issued, masked(campaign), found.form.id_column, out)
+
+
+def _limits(given: list[str]) -> tuple[int | None, tuple[tuple[str, int], ...]]:
+    """The values of --at-most: the largest size of the batch, and the limits for columns."""
+    sizes, columns = list[int](), dict[str, int]()
+    for text in given:
+        column, equals, number = text.rpartition("=")
+        if not number.isdecimal() or int(number) < 1 or (equals and not column):
+            raise typer.BadParameter(f"--at-most {text}: write a number, or COLUMN=NUMBER, from 1 upwards")
+        if column in columns or (not equals and sizes):
+            raise typer.BadParameter(f"--at-most {text}: there are two limits of this kind")
+        if equals:
+            columns[column] = int(number)
+        else:
+            sizes.append(int(number))
+    return (sizes[0] if sizes else None), tuple(columns.items())
 
 
 class _Delivery:

@@ -163,5 +163,5 @@ def _print_summary(campaign: str, found: dict[str, Any]) -> None:
     if found["kernel"] == AUTO:
         say("The kernel, the noise and the scale of the values will be learned from the results.")
     for sentence in found["assumptions"]:
-        say(f"assumed  {sentence}")
+        say(sentence if sentence.startswith("warning: ") else f"assumed  {sentence}")
     say(f"Next: manyarms ask {shlex.quote(campaign)}")

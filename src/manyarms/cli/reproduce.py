@@ -1,4 +1,4 @@
-"""`manyarms reproduce NAME`: run the experiment behind a figure of a paper and draw the figure."""
+"""`manyarms reproduce NAME`: run the experiment behind a figure of a paper and draw it, or all of them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,23 @@ from typing import Annotated
 import typer
 
 from manyarms.cli.output import JsonOption, guarded, print_json, print_table, say
+from manyarms.errors import MissingDataError
+from manyarms.reproduce.everything import EverythingReport, missing_data, reproduce_all
 from manyarms.reproduce.experiment import Mode
 from manyarms.reproduce.registry import EXPERIMENTS, named
 from manyarms.reproduce.runner import ReproductionReport
 from manyarms.reproduce.runner import reproduce as run_experiment
 
+ALL = "all"
+
 
 @guarded
 def reproduce(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help=f"Name of the figure: {', '.join(EXPERIMENTS)}.")
+        str,
+        typer.Argument(
+            metavar="NAME", help=f"Name of the figure, or {ALL} for every one: {', '.join(EXPERIMENTS)}."
+        ),
     ],
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Quick run on tiny problems with generated data.")
@@ -27,7 +34,13 @@ def reproduce(
     full: Annotated[
         bool, typer.Option("--full", help="Use the length and the number of repetitions of the paper.")
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="Output folder.", show_default="reproduction/NAME")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help=f"Output folder; with {ALL}, each figure has a folder in it.",
+            show_default="reproduction/NAME",
+        ),
+    ] = None,
     data_home: Annotated[
         Path | None, typer.Option(envvar="MANYARMS_DATA", help="Folder with the real data sets.")
     ] = None,
@@ -43,6 +56,9 @@ def reproduce(
     if smoke and full:
         raise typer.BadParameter("--smoke and --full cannot be combined")
     mode: Mode = "smoke" if smoke else "full" if full else "default"
+    if name == ALL:
+        _everything(mode, out, data_home, workers, as_json)
+        return
     experiment = named(name)
     with ExitStack() as shown:
         report = run_experiment(
@@ -52,6 +68,39 @@ def reproduce(
         print_json(_plain(report))
     else:
         _print(experiment.shows, report)
+
+
+def _everything(
+    mode: Mode, out: Path | None, data_home: Path | None, workers: int | None, as_json: bool
+) -> None:
+    """Run every experiment that has its data; the error at the end names those that do not."""
+    missing = missing_data(EXPERIMENTS, mode, data_home)
+    for experiment, reason in missing.items():
+        typer.echo(f"{experiment} is left out: {reason}", err=True)
+    with ExitStack() as shown:
+        bar = _bar(shown)
+        report = reproduce_all(
+            EXPERIMENTS, mode, out, data_home=data_home, workers=workers, missing=missing,
+            progress=lambda figure, done, total, key: bar(done, total, f"{figure}: {key}" if key else figure),
+        )  # fmt: skip
+    if as_json:
+        print_json({"digests": str(report.digests), "missing": dict(report.missing)} | _digests(report))
+    else:
+        rows = [
+            [name, len(own.digests), own.ran, own.cpu_seconds, own.digest]
+            for name, own in report.reports.items()
+        ]
+        print_table(["figure", "runs", "ran now", "CPU s", "digest"], rows)
+        say(str(report.digests))
+    if report.missing:
+        raise MissingDataError(
+            f"{', '.join(report.missing)} did not run, because their data is missing (see above); "
+            "run the same command again with --data-home"
+        )
+
+
+def _digests(report: EverythingReport) -> dict[str, object]:
+    return {"experiments": {name: _plain(own) for name, own in report.reports.items()}}
 
 
 def _bar(shown: ExitStack) -> Callable[[int, int, str], None]:

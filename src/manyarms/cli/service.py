@@ -58,10 +58,13 @@ def serve(
         from manyarms.service.server import serve as serve_campaigns
     except ImportError as problem:
         raise MissingExtraError(str(problem.name), "serve", "the service") from None
+    from manyarms.federation.mailbox import Mailbox
+    from manyarms.service.places import Folder
     from manyarms.service.places import place as served_place
 
     found = served_place(place, tables)
     names = found.names()
+    runs = Mailbox(found.path).count() if isinstance(found, Folder) else 0
     with contextlib.closing(found.tokens()) as tokens:
         is_open = not tokens.exist()
 
@@ -69,7 +72,11 @@ def serve(
         if as_json:
             print_json({"address": address, "campaigns": names, "tokens_required": not is_open})
         else:
-            say(f"Serving {counted(len(names), 'campaign')} of {found} at {address}. Press Ctrl-C to stop.")
+            also = f" and {counted(runs, 'run')} of agents" if runs else ""
+            say(
+                f"Serving {counted(len(names), 'campaign')}{also} of {found} at {address}. "
+                "Press Ctrl-C to stop."
+            )
             if is_open:
                 say("No token exists, so everyone on this machine may use it; see `manyarms token --help`.")
         typer.get_text_stream("stdout").flush()

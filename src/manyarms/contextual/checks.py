@@ -30,6 +30,9 @@ def checked_policy(policy: Any) -> Policy:
         raise InvalidParameterError(
             "policy", name, "without a stopping rule that compares all arms of a pool"
         )
+    if getattr(policy, "max_inducing", None) is not None:
+        rule = "left out of the policy: ContextualBandit(…, max_inducing=…) bounds its inducing points"
+        raise InvalidParameterError("max_inducing", policy.max_inducing, rule)  # type: ignore[attr-defined]
     if not isinstance(policy.inducing_rule(), AllPulled | LeverageScores | NoArms):
         rule = "drawn by leverage scores ('fresh' or 'union'): other rules need all past rows"
         raise InvalidParameterError("inducing", getattr(policy, "inducing", None), rule)

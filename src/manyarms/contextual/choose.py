@@ -51,8 +51,8 @@ def chosen(settings: Settings, state: BanditState, values: RowValues) -> Choice:
         index, why = _highest(values.mean, values.leverage, leverage, _width(settings, state)), UPPER_BOUND
     elif isinstance(rule, ThompsonDraws):
         scale = state.width(settings) / math.sqrt(state.model.ridge)
-        rng = settings.streams.at("thompson", state.rounds)
-        index, why = int(np.argmax(drawn_values(state.model, values, scale, rng))), THOMPSON_DRAW
+        drawn = drawn_values(state.model, values, scale, settings.streams, state.rounds)
+        index, why = int(np.argmax(drawn)), THOMPSON_DRAW
     else:
         assert isinstance(rule, EpsilonGreedy)
         rng = settings.streams.at("explore", state.rounds)

@@ -10,7 +10,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from manyarms.choice.selection import INITIAL_DESIGN, UPPER_BOUND, FilledBatch
+from manyarms.choice.selection import EXPLORATION, INITIAL_DESIGN, UPPER_BOUND, FilledBatch
 from manyarms.continuous import learned
 from manyarms.continuous.acquisition import Acquisition, LogExpectedImprovement, UpperBound
 from manyarms.continuous.ascent import Hill
@@ -23,6 +23,9 @@ from manyarms.support.validation import Floats
 EXPECTED_IMPROVEMENT = "expected improvement"
 NO_POINT_LEFT = "no point may be chosen"
 MAX_LEAVES, SPLITS_PER_POINT = 1_000, 4
+EXPLORES_EVERY, SHORTEST_STALL = 3, 10  # points
+STALLED = 0.01  # standard deviations of the rewards: a smaller improvement is none
+AWAY = 0.5  # length-scales, along at least one axis
 MOST_LISTED = 20_000  # points of a box of integers that are compared one by one
 
 Allowed = Callable[[Floats], NDArray[np.bool_]]
@@ -41,7 +44,8 @@ def filled(run: BoxRun, limit: int | None, exactly: bool) -> tuple[BoxRun, Fille
     while True:
         batch.on(_refined(batch))
         acquisition, why = _acquisition(batch)
-        place = _next_place(batch, acquisition)
+        away = why == EXPLORATION
+        place = _next_place(batch, acquisition, away)
         if place is None:
             if exactly or not batch.picks:
                 raise NothingToAskError(f"{NO_POINT_LEFT}: all have been used up or have failed too often")
@@ -102,36 +106,57 @@ def _refined(batch: Batching) -> BoxRun:
     return run.with_cells(cells)
 
 
-def _next_place(batch: Batching, acquisition: Acquisition) -> Floats | None:
-    """The coordinates of the next point; None if no point may be chosen."""
+def _next_place(batch: Batching, acquisition: Acquisition, away: bool) -> Floats | None:
+    """The coordinates of the next point, with `away` one that is not near the best; None if there is none."""
     run, state = batch.run, batch.run.state.belief.state
     leaves = run.tree.active
     values = acquisition.values(state.mean[run.tree.arm[leaves]], state.variance[run.tree.arm[leaves]])
     leaves = leaves[np.argsort(-values, kind="stable")[: learned.N_LEAVES]]
     good = state.arms[np.argsort(-state.mean[state.arms], kind="stable")[: learned.N_GOOD]]
     surface, rng = batch.surface(), run.context.streams.at("candidates", run.state.n_batches)
+    scales = learned.scales_of(run.state.belief.policy.covariance, len(run.box))
+    allowed = _allowed(batch)
+    if away:
+        allowed = _and_away(allowed, run.coordinates(good[:1]) / scales, scales)
     place = learned.next_point(
         run.box,
         surface,
         acquisition,
-        learned.scales_of(run.state.belief.policy.covariance, len(run.box)),
+        scales,
         run.tree.centre[leaves],
         run.coordinates(good),
-        _allowed(batch),
+        allowed,
         np.random.default_rng([int(rng.integers(2**32)), len(batch.picks)]),
     )
     return _from_list(batch, Hill(run.box, surface, acquisition)) if place is None else place
 
 
 def _acquisition(batch: Batching) -> tuple[Acquisition, str]:
-    """Expected improvement over the best mean; an upper bound if a width was given or there is no result."""
+    """Expected improvement over the best mean; an upper bound if a width was given or there is no result.
+
+    A model that is sure of a local maximum asks for nothing else. Where the last points were no better than
+    those before, every third one is therefore the most promising of those that are not around the best.
+    """
     run, belief = batch.run, batch.run.state.belief
     if not belief.state.pulls:
         return UpperBound(1.0), UPPER_BOUND
     if run.context.policy.width != "auto":
         return UpperBound(batch.width() / math.sqrt(belief.state.ridge)), UPPER_BOUND
     seen = np.concatenate([belief.state.arms, np.array(batch.overlay.pulls, dtype=np.int64)])
-    return LogExpectedImprovement(float(belief.state.mean[seen].max())), EXPECTED_IMPROVEMENT
+    explores = len(seen) % EXPLORES_EVERY == 0 and _has_stalled(belief.state.mean[belief.state.arms], run.box)
+    why = EXPLORATION if explores else EXPECTED_IMPROVEMENT
+    return LogExpectedImprovement(float(belief.state.mean[seen].max())), why
+
+
+def _has_stalled(means: Floats, box: Box) -> bool:
+    """Whether the last points, in the order of their first results, were no better than those before."""
+    recent = max(SHORTEST_STALL, 2 * len(box))
+    return len(means) > recent and bool(means[-recent:].max() < means[:-recent].max() + STALLED)
+
+
+def _and_away(allowed: Allowed, best: Floats, scales: Floats) -> Allowed:
+    """Those of the allowed places that are not around the best, in length-scales."""
+    return lambda places: allowed(places) & (np.abs(places / scales - best).max(axis=1) > AWAY)
 
 
 def _allowed(batch: Batching) -> Allowed:

@@ -22,6 +22,10 @@ from manyarms.support.validation import Floats
 SPREAD = 1.0 / math.sqrt(12.0)  # the standard deviation of a uniform coordinate
 GROWTH = 1.1  # of the results between two fits
 DESIGN_SHARE = 0.2  # of the budget
+LEAST_NOISE = (
+    1e-9  # variance: a larger one is spent on results that only confirm a point known to many digits
+)
+MAX_INDUCING = 1_000  # unless the policy says otherwise (docs/measurements.md)
 N_UNIFORM, N_LOCAL, N_LEAVES = 256, 64, 64  # candidates: in the whole box, around each good point, leaves
 N_GOOD = 4  # results around which there are candidates
 _REACHES = (0.3, 0.1, 0.03, 0.01)  # of these candidates, in length-scales
@@ -38,7 +42,14 @@ def prepared(box: Box, pool: Pool) -> Prepared:
     family = StationaryFamily((SPREAD,) * d, (0,) * d, nu=2.5)
     encoded = Pool(box.coordinates(pool.features), max_memory=pool.max_memory)
     return Prepared(
-        encoded, (family,), tuple(range(d)), box.coordinates, (), rewards="standardise", growth=GROWTH
+        encoded,
+        (family,),
+        tuple(range(d)),
+        box.coordinates,
+        (),
+        rewards="standardise",
+        growth=GROWTH,
+        least_noise=LEAST_NOISE,
     )
 
 

@@ -24,10 +24,11 @@ from manyarms.continuous.partition import Partition
 from manyarms.engines.base import Engine
 from manyarms.errors import CheckpointError, InvalidParameterError
 from manyarms.kernels.log_features import LogFeatures
-from manyarms.policies import Policy, default_policy
+from manyarms.policies import Policy, Sparse, default_policy
 from manyarms.pool.pool import Pool
 from manyarms.run import checkpoint
 from manyarms.run.asking import handed_out, requested_size
+from manyarms.run.batch_structure import BatchStructure
 from manyarms.run.certificate import CERTIFICATE, Certificate
 from manyarms.run.context import RunContext
 from manyarms.run.growing import with_more_arms
@@ -102,16 +103,22 @@ class BoxOptimizer(Optimizer):
     # ------------------------------------------------------------------ asking and telling
 
     def ask(
-        self, n: int | None = None, *, at_most: int | None = None, eligible: ArrayLike | None = None
+        self,
+        n: int | None = None,
+        *,
+        at_most: int | None = None,
+        eligible: ArrayLike | None = None,
+        structure: BatchStructure | None = None,
     ) -> Batch:
         """The next points to evaluate, each with a ticket; `points(batch)` gives them as rows.
 
         n: ask for exactly n points. Without n, the policy's stopping rule ends the batch.
         at_most: the largest size of a batch that the stopping rule ends.
-        eligible: must be left out.
+        eligible, structure: must be left out.
         """
-        if eligible is not None:
-            raise InvalidParameterError("eligible", eligible, "left out for a box")
+        for name, given in (("eligible", eligible), ("structure", structure)):
+            if given is not None:
+                raise InvalidParameterError(name, given, "left out for a box")
         started = time.perf_counter()
         limit, exactly, _ = requested_size(self._context, self._state, n, at_most)
         with one_thread():
@@ -255,7 +262,8 @@ def _suitable(policy: Policy, box: Box, repeats: str | int | None) -> Policy:
         rule = "one that chooses by upper bounds on inducing points, such as BKB, BBKB, GPUCB or GPBUCB"
         raise InvalidParameterError("policy", type(policy).__name__, rule)
     if policy.kernel == "auto":
-        return policy
+        unbounded = isinstance(policy, Sparse) and policy.max_inducing is None
+        return replace(policy, max_inducing=learned.MAX_INDUCING) if unbounded else policy  # type: ignore[call-arg]
     if repeats not in (None, "allow"):
         raise InvalidParameterError("repeats", repeats, "'allow' for a box with a given kernel")
     axes = np.flatnonzero(box.log).tolist()

@@ -55,6 +55,16 @@ class GroupedNystrom:
         everyone = points if self.points is None else np.concatenate([self.points, points])
         return GroupedNystrom(self.kernel, everyone, factor, (*self.groups, a), self.storage)
 
+    def first(self, n_groups: int) -> GroupedNystrom:
+        """The embedding of the first groups alone."""
+        if n_groups == len(self.groups):
+            return self
+        if not n_groups:
+            return self.empty(self.kernel, self.storage)
+        groups = self.groups[:n_groups]
+        m = sum(groups)
+        return GroupedNystrom(self.kernel, self.points[:m], self.factor[:m, :m].copy(), groups, self.storage)
+
     def matrix(self, X: Any) -> Floats:
         """z(x) for every row of X."""
         return self.completed(X, np.empty((len(X), 0)))

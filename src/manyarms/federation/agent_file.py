@@ -8,7 +8,7 @@ from pathlib import Path
 
 from manyarms.errors import RunFileError
 from manyarms.federation.invitation import Invitation
-from manyarms.federation.sqlite_file import SqliteFile
+from manyarms.federation.sqlite_file import AGENT_FORM, SqliteFile
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class TrialRow:
 class AgentFile(SqliteFile):
     """Tables: `outbox` and `inbox` for messages, and `trials` with the open and the answered ones."""
 
-    form = "a run of agents (one agent)"
+    form = AGENT_FORM
     tables = (
         "CREATE TABLE outbox (number INTEGER PRIMARY KEY, data BLOB NOT NULL)",
         "CREATE TABLE inbox (number INTEGER PRIMARY KEY, data BLOB NOT NULL)",

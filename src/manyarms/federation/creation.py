@@ -15,7 +15,7 @@ from manyarms.federation.description import ALGORITHMS, DAY, RunDescription, Uni
 from manyarms.federation.mailbox import TABLE_PATH
 from manyarms.federation.run_file import ENDING, RunFile
 from manyarms.federation.table import CandidateTable
-from manyarms.support.validation import non_negative, positive
+from manyarms.support.validation import finite, non_negative, positive
 
 NAMES = {
     "duets": "DUETS",
@@ -23,6 +23,7 @@ NAMES = {
     "approx-dis-kernel-ucb": "ApproxDisKernelUCB",
     "n-kernel-ucb": "NKernelUCB",
 }
+_SYNCHRONISING = ("dis-kernel-ucb", "approx-dis-kernel-ucb")
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,9 @@ class NewRun:
     algorithm: str = "duets"
     id: str | None = None
     features: Sequence[str] | None = None
+    categories: Sequence[str] | None = None
+    smiles: str | None = None
+    bits: str | None = None
     kernel: str = "matern"
     lengthscale: tuple[float, ...] | None = None
     smoothness: float = 2.5
@@ -43,21 +47,23 @@ class NewRun:
     mean: float = 0.0
     minimize: bool = False
     width: float | None = None
-    first_epoch: int = 2
+    first_epoch: int | None = None
     sync_threshold: float | None = None
     wait_days: float = 7.0
     lockstep: bool = False
 
 
-def create_run(path: Path, asked: NewRun) -> RunDescription:
+def create_run(path: Path, asked: NewRun) -> tuple[RunDescription, CandidateTable]:
     """Create the file of a run; nothing is left behind if a setting is wrong."""
     if path.suffix != ENDING:
         raise RunFileError(f"{path}: the name of a run must end in {ENDING}")
     if path.exists():
         raise RunFileError(f"{path}: the file exists")
-    table = CandidateTable.new(asked.pool, asked.id, asked.features)
+    table = CandidateTable.new(
+        asked.pool, asked.id, asked.features, asked.categories, asked.smiles, asked.bits
+    )
     sign = -1.0 if asked.minimize else 1.0
-    units = Units(sign, sign * asked.mean, positive("signal", asked.signal))
+    units = Units(sign, sign * finite("mean", asked.mean), positive("signal", asked.signal))
     description = RunDescription.of(
         _algorithm(asked, table), table.pool, table=table.plain(), units=units, lockstep=asked.lockstep,
         wait=positive("wait", asked.wait_days) * DAY,
@@ -66,12 +72,13 @@ def create_run(path: Path, asked: NewRun) -> RunDescription:
     with file.transaction() as db:
         file.set(db, TABLE_PATH, str(asked.pool.absolute()))
     file.close()
-    return description
+    return description, table
 
 
 def _algorithm(asked: NewRun, table: CandidateTable) -> Any:
     if asked.algorithm not in NAMES:
         raise InvalidParameterError("algorithm", asked.algorithm, f"one of {sorted(NAMES)}")
+    duets = asked.algorithm == "duets"
     lengthscale = "auto" if asked.lengthscale is None else asked.lengthscale
     kernel, _ = assumed_kernel(
         table.pool, asked.kernel, lengthscale, asked.smoothness, table.source.molecular
@@ -81,15 +88,13 @@ def _algorithm(asked: NewRun, table: CandidateTable) -> Any:
         "kernel": kernel, "ridge": share**2, "n_agents": asked.agents, "horizon": asked.horizon,
         "noise_std": share,
     }  # fmt: skip
-    if asked.algorithm == "duets":
-        settings |= {"first_epoch": asked.first_epoch, "width": 0.5 if asked.width is None else asked.width}
-    else:
-        settings["width"] = 1.0 if asked.width is None else asked.width
-    if asked.sync_threshold is not None:
-        settings["sync_threshold"] = asked.sync_threshold
-    try:
-        return ALGORITHMS[NAMES[asked.algorithm]](**settings)
-    except TypeError:
-        raise InvalidParameterError(
-            "sync_threshold", asked.sync_threshold, f"left out with {asked.algorithm}"
-        ) from None
+    settings["width"] = (0.5 if duets else 1.0) if asked.width is None else asked.width
+    for name, value, fits in (
+        ("first_epoch", asked.first_epoch, duets),
+        ("sync_threshold", asked.sync_threshold, asked.algorithm in _SYNCHRONISING),
+    ):
+        if value is not None and not fits:
+            raise InvalidParameterError(name, value, f"left out with {asked.algorithm}")
+        if value is not None:
+            settings[name] = value
+    return ALGORITHMS[NAMES[asked.algorithm]](**settings)

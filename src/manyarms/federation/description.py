@@ -63,6 +63,9 @@ class RunDescription:
         settings["kernel"] = describe(algorithm.checked_kernel)
         if settings["kernel"]["kernel"] == "custom":
             raise InvalidKernelError(f"{algorithm.kernel!r} cannot be described to other machines")
+        if isinstance(domain, Pool):  # a kernel that does not fit is an error now, not at the first agent
+            first = domain.take([0])
+            algorithm.checked_kernel.matrix(first, first)
         found = cls(name, settings, domain.digest, **more)
         positive("wait", found.wait)
         return found

@@ -44,10 +44,13 @@ class HttpCarrier:
     ) -> None:
         parts = urlsplit(invitation.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise RunFileError(f"the invitation has no usable address of a mailbox: {invitation.url!r}")
+            raise RunFileError(
+                f"the invitation has no usable address of a server ({invitation.url!r}). Ask for one that "
+                "was made with --url, or use --offline if another program carries the packets"
+            )
         if parts.scheme == "http" and parts.hostname not in _LOCAL:
             raise RunFileError(f"{invitation.url}: only a mailbox on this machine may be reached without TLS")
-        self._host, self._port, self._timeout = parts.hostname, parts.port, timeout
+        self._url, self._host, self._port, self._timeout = invitation.url, parts.hostname, parts.port, timeout
         self._path = f"{parts.path.rstrip('/')}/agents/{invitation.description.run}/packets"
         self._context = _context(invitation, certificate, key) if parts.scheme == "https" else None
         self._connection: http.client.HTTPConnection | None = None
@@ -62,7 +65,10 @@ class HttpCarrier:
             body = response.read()
         except (OSError, http.client.HTTPException) as problem:
             self.close()
-            raise UnreachableError(f"{self._host}: {problem or type(problem).__name__}") from problem
+            raise UnreachableError(
+                f"the server of the run at {self._url} cannot be reached ({_why(problem)}). Nothing is lost: "
+                "try again later"
+            ) from problem
         if response.status != http.client.OK:
             raise _refusal(response.status, body)
         return body
@@ -94,6 +100,11 @@ def _context(invitation: Invitation, certificate: Path | None, key: Path | None)
     return context
 
 
+def _why(problem: Exception) -> str:
+    """The reason in words, without the number of the error."""
+    return getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
+
+
 def _refusal(status: int, body: bytes) -> Exception:
     """The error that the hub has raised, or that it cannot be reached for now."""
     try:
@@ -103,4 +114,4 @@ def _refusal(status: int, body: bytes) -> Exception:
         kind, detail = "", ""
     if kind in _REFUSALS:
         return _REFUSALS[kind](detail)
-    return UnreachableError(f"the mailbox answered with status {status} {detail}".rstrip())
+    return UnreachableError(f"the server of the run answered with status {status}. {detail}".rstrip())

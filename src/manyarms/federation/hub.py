@@ -33,8 +33,9 @@ from manyarms.errors import (
 )
 from manyarms.federation.description import Domain
 from manyarms.federation.packets import DOWN, UP, Packet, check_signature, claimed
+from manyarms.federation.presence import Presence
 from manyarms.federation.run_file import AgentRow, RunFile
-from manyarms.pool.pool import Pool
+from manyarms.federation.status import run_status
 
 _log = logging.getLogger("manyarms.federation")
 MOST_MESSAGES = 1_000  # in one packet
@@ -90,7 +91,7 @@ class Hub:
             behind = self.file.last_queued(agent) > row.acknowledged
             opened = self.description.lockstep and self.file.fact("round", 1) > row.round
             now = self._clock()
-            if not behind and not opened and not self._is_over(now):
+            if not behind and not opened and not self._presence().is_over(self.server):
                 return None
             return self._packet_for(db, agent, row.acknowledged, now)
 
@@ -160,8 +161,7 @@ class Hub:
         for number, data in enumerate(messages, start=received + 1):
             db.execute("INSERT INTO held VALUES (?, ?, ?)", (agent, number, data))
         number = self.file.fact("round", 1)
-        present = [row for row in self.file.agents() if not self._is_away(row, now)]
-        if all(row.round >= number for row in present):
+        if all(row.round >= number for row in self._presence().here):
             held = self.file.rows("SELECT agent, data FROM held ORDER BY agent, number")
             db.execute("DELETE FROM held")
             self.file.set(db, "round", number + 1)
@@ -210,21 +210,11 @@ class Hub:
             DOWN, self.description.run_bytes, agent, serial, row.received, acknowledged + 1,
             tuple(self.file.waiting(agent, acknowledged, MOST_MESSAGES)),
             self.file.fact("round", 1) if self.description.lockstep else 0,
-            self.server.done, self._is_over(now),
+            self.server.done, self._presence().is_over(self.server),
         )  # fmt: skip
         return packet.sealed(row.key)
 
     # ------------------------------------------------------------------ time
-
-    def _is_away(self, row: AgentRow, now: float) -> bool:
-        """Whether the run goes on without this agent: it is revoked, or was silent for too long."""
-        since = row.last_seen if row.last_seen is not None else self.file.fact("created")
-        return row.revoked or now - since > self.description.wait
-
-    def _is_over(self, now: float) -> bool:
-        rows = self.file.agents()
-        here = [row for row in rows if not self._is_away(row, now)]
-        return self.server.done and any(row.done for row in rows) and all(row.done for row in here)
 
     def _handle_silence(self, db: sqlite3.Connection, now: float) -> None:
         server, since = self.server, self.file.fact("changed", self.file.fact("created"))
@@ -244,71 +234,12 @@ class Hub:
     def status(self) -> dict[str, Any]:
         """The progress of the run as plain data; no keys."""
         with self._lock:
-            return self._status()
+            return run_status(self.file, self.server, self._domain, self._presence())
 
     def log(self) -> list[dict[str, Any]]:
         """The lines of the log: who was invited and joined, silence, and what was refused."""
         with self._lock:
             return self.file.log()
 
-    def _status(self) -> dict[str, Any]:
-        now, traffic = self._clock(), self.file.traffic()
-        n = self.description.n_agents
-
-        def sent(direction: str, what: str, agent: int | None = None) -> int:
-            return sum(
-                row[what] for row in traffic
-                if row["direction"] == direction and agent in (None, row["agent"])
-            )  # fmt: skip
-
-        return {
-            "run": self.description.run,
-            "algorithm": self.description.algorithm,
-            "horizon": self.description.settings["horizon"],
-            "lockstep": self.description.lockstep,
-            "round": self.file.fact("round", 1) if self.description.lockstep else None,
-            "over": self._is_over(now),
-            "waiting_for": list(self.server.waiting_for),
-            **self._summary(),
-            "agents": [
-                {
-                    "agent": row.number,
-                    "name": row.name,
-                    "state": self._state(row, now),
-                    "last_seen": row.last_seen,
-                    "reals_up": sent("up", "reals", row.number),
-                    "bytes_up": sent("up", "bytes", row.number),
-                    "reals_down": sent("down", "reals", row.number),
-                    "bytes_down": sent("down", "bytes", row.number),
-                }
-                for row in self.file.agents()
-            ],
-            "cost": {
-                "uplink": sent("up", "reals") / n,
-                "downlink": sent("down", "reals") / n,
-                "resent": sent("down", "again") / n,
-                "messages": sent("up", "messages") + sent("down", "messages"),
-                "n_bytes": sent("up", "bytes") + sent("down", "bytes"),
-            },
-            "refused": sum(line["kind"] == "refused" for line in self.file.log()),
-        }
-
-    def _summary(self) -> dict[str, Any]:
-        """The server's summary; the best candidate also with its id and its mean in the user's units."""
-        summary = self.server.summary()
-        best = summary.get("best")
-        if best is not None and isinstance(self._domain, Pool):
-            id = str(self._domain.id_of(best["arm"]))
-            summary["best"] = {"id": id, **best, "value": self.description.units.value(best["mean"])}
-        return summary
-
-    def _state(self, row: AgentRow, now: float) -> str:
-        if row.key is None:
-            return "not invited"
-        if row.revoked:
-            return "revoked"
-        if row.last_seen is None:
-            return "invited"
-        if row.done:
-            return "done"
-        return "silent" if self._is_away(row, now) else "present"
+    def _presence(self) -> Presence:
+        return Presence.of(self.file, self._clock())

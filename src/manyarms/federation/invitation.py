@@ -11,8 +11,9 @@ from typing import Any
 from manyarms.agents import Coin
 from manyarms.errors import InvalidParameterError, RunFileError
 from manyarms.federation.description import RunDescription
+from manyarms.federation.sqlite_file import INVITATION, other_kind
 
-_FORMAT, _VERSION = "manyarms invitation", 1
+_FORMAT, _VERSION = INVITATION, 1
 KEY_BYTES = 32
 
 
@@ -66,6 +67,12 @@ class Invitation:
     def read(cls, path: Path) -> Invitation:
         """The invitation in a file."""
         try:
-            return cls.from_plain(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError) as problem:  # RunFileError is a ValueError
+            plain = json.loads(path.read_text(encoding="utf-8"))
+        except OSError as problem:
+            raise RunFileError(f"{path}: {problem.strerror}") from None
+        except ValueError:  # not a text, or not JSON
+            raise other_kind(path, INVITATION) from None
+        try:
+            return cls.from_plain(plain)
+        except RunFileError as problem:
             raise RunFileError(f"{path}: {problem}") from None

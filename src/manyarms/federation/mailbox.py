@@ -37,20 +37,34 @@ class Mailbox:
 
     def hub(self, run: str) -> Hub:
         """The hub of a run; the text is compared with the runs that exist and never becomes a path."""
+        return self._opened(run)[1]
+
+    def name(self, run: str) -> str:
+        """The name of a run: that of its file."""
+        return self._opened(run)[0]
+
+    def _opened(self, run: str) -> tuple[str, Hub]:
         with self._lock:
             if run not in self._hubs:
-                for path in sorted(self._folder.glob(f"*{ENDING}")):
+                for path in self._files():
                     if _run_of(path) == run:
                         self._hubs[run] = path.stem, open_hub(path, clock=self._clock)
                         break
                 else:
                     raise UnknownRunError(f"the service has no run {shown(run)} of agents")
-            return self._hubs[run][1]
+            return self._hubs[run]
+
+    def _files(self) -> list[Path]:
+        return sorted(self._folder.glob(f"*{ENDING}"))
+
+    def count(self) -> int:
+        """The number of run files; none of them is opened."""
+        return len(self._files())
 
     def runs(self) -> list[dict[str, Any]]:
         """The status of every run that can be read, with its name."""
         found = []
-        for path in sorted(self._folder.glob(f"*{ENDING}")):
+        for path in self._files():
             run = _run_of(path)
             try:
                 if run is not None:

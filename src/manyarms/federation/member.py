@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from manyarms.agents import Pulls
+from manyarms.agents.active_set import ActivePool
 from manyarms.agents.protocol.messages import Message
 from manyarms.agents.protocol.wire import decode, encode
 from manyarms.errors import (
@@ -68,6 +69,12 @@ class Member:
         names = ("received", "acknowledged", "round", "round_done", "over")
         told = self.file.rows("SELECT COUNT(value) FROM trials")[0][0]
         return (*(int(self.file.fact(name, 0)) for name in names), told)
+
+    @property
+    def arms_left(self) -> list[int] | None:
+        """The arms that DUETS has not removed; None with another algorithm, or in a box."""
+        active = getattr(self.agent, "active", None)
+        return active.arms.tolist() if isinstance(active, ActivePool) else None
 
     def close(self) -> None:
         """Close the file."""

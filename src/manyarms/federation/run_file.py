@@ -12,7 +12,7 @@ from manyarms.agents import Coin, Coins
 from manyarms.errors import RunFileError
 from manyarms.federation.description import RunDescription
 from manyarms.federation.invitation import KEY_BYTES, Invitation
-from manyarms.federation.sqlite_file import SqliteFile
+from manyarms.federation.sqlite_file import SERVER_FORM, SqliteFile
 
 ENDING = ".agents"
 _MESSAGE = "agent INTEGER, number INTEGER, data BLOB NOT NULL, PRIMARY KEY (agent, number)"
@@ -38,7 +38,7 @@ class AgentRow:
 class RunFile(SqliteFile):
     """Tables: `agents`, messages to them (`outbox`), messages held back for a round (`held`), `traffic`."""
 
-    form = "a run of agents (server)"
+    form = SERVER_FORM
     tables = (
         "CREATE TABLE agents (number INTEGER PRIMARY KEY, name TEXT NOT NULL DEFAULT '', key BLOB, "
         "revoked INTEGER NOT NULL DEFAULT 0, last_seen REAL, serial_in INTEGER NOT NULL DEFAULT 0, "
@@ -98,11 +98,14 @@ class RunFile(SqliteFile):
             rows = self.agents()
             if number is None:
                 number = next((row.number for row in rows if row.key is None), None)
-            if number is None or not 0 <= number < len(rows):
-                problem = "all agents are invited" if number is None else f"there is no agent {number}"
+            if number is None:
                 raise RunFileError(
-                    f"{self.path}: nobody can be invited: {problem} of {len(rows)}, which are numbered from "
-                    "0; give --agent to replace the key of one of them"
+                    f"{self.path}: all {len(rows)} agents are invited already; --agent N replaces the "
+                    "invitation of agent N, whose earlier key is then refused"
+                )
+            if not 0 <= number < len(rows):
+                raise RunFileError(
+                    f"{self.path}: there is no agent {number}; the agents are 0 to {len(rows) - 1}"
                 )
             key = secrets.token_bytes(KEY_BYTES)
             db.execute(

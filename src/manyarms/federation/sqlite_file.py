@@ -25,8 +25,28 @@ _COMMON = (
 )
 
 
+SERVER_FORM, AGENT_FORM = "a run of agents (server)", "a run of agents (one agent)"
+INVITATION = "manyarms invitation"  # the format of an invitation, which is a text and not a database
+_KINDS = {SERVER_FORM: "the file of a run", AGENT_FORM: "the file of an agent", INVITATION: "an invitation"}
+_WAYS = {
+    SERVER_FORM: "`manyarms agents new` makes one",
+    AGENT_FORM: "`manyarms agents join` makes one from an invitation",
+    INVITATION: "the organiser of the run makes one with `manyarms agents invite`",
+}
+
+
+def other_kind(path: Path, wanted: str) -> RunFileError:
+    """The error for a file of another kind than the wanted one; it says what the file is, if known."""
+    found = form_of(path)
+    if not found:
+        with open(path, "rb") as stream:
+            found = INVITATION if INVITATION.encode() in stream.read(1_000) else ""
+    told = f"this is {_KINDS[found]}, not" if found in _KINDS else "not"
+    return RunFileError(f"{path}: {told} {_KINDS[wanted]}; {_WAYS[wanted]}")
+
+
 def form_of(path: Path) -> str:
-    """What kind of file this is; an empty text if it is none of these."""
+    """What kind of database this is; an empty text if it is none of these."""
     if not path.is_file():
         raise RunFileError(f"{path}: there is no such file")
     try:
@@ -50,14 +70,9 @@ class SqliteFile:
         self.path = path
         if not path.is_file():
             raise RunFileError(f"{path}: there is no such file")
+        if form_of(path) != self.form:
+            raise other_kind(path, self.form)
         self._connect()
-        try:
-            found = self.fact("form")
-        except RunFileError:
-            found = None
-        if found != self.form:
-            self.close()
-            raise RunFileError(f"{path}: not a file of {self.form}")
 
     @classmethod
     def create(cls, path: Path, facts: dict[str, Any]) -> Self:

@@ -24,11 +24,18 @@ class CandidateTable:
 
     @classmethod
     def new(
-        cls, path: Path, id: str | None, features: Sequence[str] | None, **given: str | None
+        cls,
+        path: Path,
+        id: str | None,
+        features: Sequence[str] | None,
+        categories: Sequence[str] | None = None,
+        smiles: str | None = None,
+        bits: str | None = None,
     ) -> CandidateTable:
         """Read a table for a new run. Texts of few kinds become categories, as in a campaign."""
-        source = Source(path.absolute(), id, tuple(features) if features else None)
-        source, pool = source.understood(given)
+        numbers, kinds = tuple(features) if features else None, tuple(categories or ())
+        source = Source(path.absolute(), id, numbers, kinds, smiles, bits)
+        source, pool = source.understood({})
         return cls(source.described(pool), pool)
 
     @classmethod
@@ -37,10 +44,16 @@ class CandidateTable:
         if description.table is None:
             raise RunFileError("the candidates of this run are not in a table")
         source = Source.from_plain(description.table)
+        place = (path or source.path).absolute()
+        if not place.is_file():
+            raise RunFileError(f"{place}: the table of candidates is not there; say with --pool where it is")
         try:
-            source = source.moved((path or source.path).absolute())
-        except ChangedPoolError as problem:
-            raise RunFileError(f"not the table of the run: {problem}") from None
+            source = source.moved(place)
+        except ChangedPoolError:
+            raise RunFileError(
+                f"{place}: not the table of candidates of the run. Every party needs the same file, byte for "
+                "byte: ask the organiser for it"
+            ) from None
         pool = source.read()
         description.check_domain(pool)
         return cls(source, pool)

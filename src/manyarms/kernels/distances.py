@@ -57,7 +57,7 @@ def of_squared_distances(
         products = products if len(few) >= _PRODUCT_FROM[0] else 0
     for way, part in ((_Products, slice(0, products)), (_Differences, slice(products, len(many)))):
         if part.stop > part.start:
-            _fill(result[:, part], way(few), many[part], scale, function)
+            _fill(result[:, part], way(few, part.stop - part.start), many[part], scale, function)
     return result.T if swapped else result
 
 
@@ -103,11 +103,11 @@ def check_scales(X: Floats, lengthscale: Lengthscale) -> None:
 class _Differences:
     """Sums of squared differences."""
 
-    def __init__(self, few: Floats) -> None:
+    def __init__(self, few: Floats, n_many: int) -> None:
         from scipy.spatial.distance import cdist  # imported late: it doubles the import time of the package
 
         self._few, self._cdist = few, cdist
-        self.points = min(len(few), 8)
+        self.points = min(len(few), max(8, _PIECE // n_many))
         self.rows = _PIECE // self.points
 
     def prepared(self, block: Floats) -> Any:
@@ -122,7 +122,7 @@ class _Products:
 
     rows, points = _BLOCK_ROWS, 16
 
-    def __init__(self, few: Floats) -> None:
+    def __init__(self, few: Floats, n_many: int) -> None:
         self._centre = few.mean(axis=0)
         self._few = few - self._centre
         self._norms = np.einsum("ij,ij->i", self._few, self._few)

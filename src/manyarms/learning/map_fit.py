@@ -132,9 +132,9 @@ class HyperPrior:
         )
 
     def with_noise_floor(self, noise_floor: float) -> HyperPrior:
-        """The same priors in a box without noise variances below the floor."""
+        """The same priors in a box without noise variances below the floor; 0 stands for the usual one."""
         lower = self.lower.copy()
-        lower[-1] = max(lower[-1], math.log(max(noise_floor, NOISE_BOUNDS[0])))
+        lower[-1] = math.log(noise_floor or NOISE_BOUNDS[0])
         return replace(self, lower=lower)
 
     @property

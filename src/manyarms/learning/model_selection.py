@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from manyarms.learning.fit_subset import MAX_ARMS, choose_subset
 from manyarms.learning.kernel_families import Family
-from manyarms.learning.map_fit import Fit, HyperPrior, Start, fit, second_mode
+from manyarms.learning.map_fit import NOISE_BOUNDS, Fit, HyperPrior, Start, fit, second_mode
 from manyarms.learning.marginal_likelihood import Observations
 from manyarms.learning.parameter_uncertainty import std_factor
 from manyarms.learning.prepared_pool import Prepared
@@ -41,6 +41,8 @@ class Selected:
 
 def select(prepared: Prepared, scales: Sequence[Targets], rng: np.random.Generator) -> Selected:
     """The best fit to these results, which `scales` holds under one or more transforms."""
+    least = NOISE_BOUNDS[0] if prepared.least_noise is None else prepared.least_noise
+    scales = [replace(scale, noise_floor=max(scale.noise_floor, least)) for scale in scales]
     targets, first = scales[0], prepared.families[0]
     chosen = _chosen(prepared, targets, first, first.typical, rng, COMPARISON_ARMS)
     features = prepared.pool.take(targets.arms[chosen])

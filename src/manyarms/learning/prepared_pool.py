@@ -30,6 +30,7 @@ class Prepared:
     `n_levels` is the number of levels of a column whose few unevenly spaced values were replaced by level
     numbers, and 0 for any other column. `rewards` is the kind of transform to learn (`fit_transforms`), and
     `growth` the growth of arms or pulls after which the model is learned again (`should_refit`).
+    `least_noise` is the smallest noise variance to be learned, for rewards of variance one; None: 1e-5.
     """
 
     pool: Pool
@@ -40,6 +41,7 @@ class Prepared:
     n_levels: tuple[int, ...] = ()
     rewards: str = "auto"
     growth: float | None = None
+    least_noise: float | None = None
 
     @property
     def dimension(self) -> int:

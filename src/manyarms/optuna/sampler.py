@@ -48,7 +48,8 @@ class ManyArmsSampler(BaseSampler):
 
     seed: the random seed; None for a different one each time.
     pool_size: the largest number of candidates.
-    policy: the algorithm, for example `manyarms.BBKB()`; None is the default policy.
+    policy: the algorithm, for example `manyarms.BBKB()`; None is the expected improvement after an initial
+        design, and the default policy while other trials are running.
     search_space: the parameters and their distributions, if they are known beforehand; by default those that
         all finished trials have in common.
     constraints_func: a function of a finished trial that returns values of which none should be above 0. They

@@ -2,6 +2,10 @@
 
 The storage of the study is the truth. A `StudyRun` is a cache that can be built from the trials at any time,
 in any process; `update` brings it up to date before each proposal.
+
+What counts in a study is its best value, so without a policy of the user the proposals maximise the expected
+improvement. Upper bounds are for finding many good candidates: they stay with the neighbours of a good point
+for longer before they turn to another category (docs/measurements.md, "Plug-ins").
 """
 
 from __future__ import annotations
@@ -12,10 +16,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial, TrialState
 
+from manyarms.continuous.acquisition import LogExpectedImprovement
 from manyarms.errors import NothingToAskError
+from manyarms.learning.initial_design import design_size
 from manyarms.optuna.space import Params, Space
 from manyarms.policies import Policy
 from manyarms.pool.pool import Pool
@@ -44,11 +51,13 @@ class StudyRun:
         self.space = Space(search_space, pool_size, seed)
         pool = Pool(self.space.features(), names=list(self.space.axes))
         self.optimizer = Optimizer(pool, policy, seed, minimize=minimize)
+        self._by_improvement = policy is None
         self._violation: Optimizer | None = (
             None  # the largest constraint value of each candidate, once there is one
         )
         self._tickets: dict[int, int] = {}  # by the number of the trial: trials that are running
         self._settled: set[int] = set()  # the numbers of trials that have ended and been counted
+        self._tried: set[int] = set()  # the arms of these trials
 
     # ------------------------------------------------------------------ hearing of trials
 
@@ -73,6 +82,7 @@ class StudyRun:
                 self.optimizer.forget([ticket])
             return
         arm = self._arm(trial.params)
+        self._tried.add(arm)
         if ticket is not None and self._pending_arm(ticket) != arm:  # other values were set than proposed
             self.optimizer.forget([ticket])
             ticket = None
@@ -116,14 +126,37 @@ class StudyRun:
 
     def propose(self, number: int) -> Params | None:
         """The next point for the trial with this number; None if no candidate is left."""
+        feasible = self._feasible()
+        arm = self._most_improving(feasible)
         try:
-            batch = self.optimizer.ask(1, eligible=self._feasible())
+            batch = self.optimizer.ask(1, eligible=feasible if arm is None else [arm])
         except NothingToAskError:
             return None
         self._tickets[number] = int(batch.tickets[0])
         return self.space[int(batch.arms[0])]
 
-    def _feasible(self) -> Any:
+    def _most_improving(self, feasible: NDArray[np.bool_] | None) -> int | None:
+        """The untried candidate with the highest expected improvement over the best mean among those tried.
+
+        None if the policy is to choose: it was given by the user, the initial design is not complete, trials
+        are running (the policy takes them into account), or every candidate has been tried.
+        """
+        run, history = self.optimizer, self.optimizer.history
+        prepared = run.context.prepared
+        if not self._by_improvement or self._tickets or prepared is None:
+            return None
+        if len(history) < design_size(prepared):
+            return None
+        open_to_trial = np.ones(len(self.space), dtype=bool) if feasible is None else feasible.copy()
+        open_to_trial[list(self._tried)] = False
+        if not open_to_trial.any():
+            return None
+        mean, std = run.predict()
+        mean = -mean if run.context.minimize else mean
+        gains = LogExpectedImprovement(float(mean[history.arms].max())).values(mean, std**2)
+        return int(np.where(open_to_trial, gains, -np.inf).argmax())
+
+    def _feasible(self) -> NDArray[np.bool_] | None:
         """The candidates that are likely enough to meet the constraints; None for all of them."""
         if self._violation is None or not len(self._violation.history):
             return None

@@ -20,6 +20,7 @@ from manyarms.errors import InvalidKernelError, InvalidParameterError
 from manyarms.kernels import KernelLike, as_kernel
 from manyarms.pool.pool import Pool
 from manyarms.posterior.sparse_gp import SparseGP
+from manyarms.sketch.at_most import AtMost
 from manyarms.sketch.inducing import (
     AllPulled,
     IncrementalLeverage,
@@ -29,7 +30,7 @@ from manyarms.sketch.inducing import (
     oversampling_at,
 )
 from manyarms.support.frozen import replace_field
-from manyarms.support.validation import at_least_one, non_negative, positive, probability
+from manyarms.support.validation import at_least_one, count, non_negative, positive, probability
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,6 +181,11 @@ class Policy:
         """The largest size of the sketch relative to a fresh draw; a larger sketch is rebuilt."""
         return math.inf
 
+    @property
+    def sketch_bound(self) -> float:
+        """The largest size of the sketch at all."""
+        return math.inf
+
     def assumptions(self, norm_bound: float) -> Assumptions:
         """The assumptions of the width, for this norm bound."""
         assert self.ridge is not None
@@ -209,19 +215,30 @@ class Sparse(Policy):
     inducing: "fresh" (an independent draw at each renewal, as in the papers), "union" (the union of n draws
         for an arm pulled n times) or "incremental" (keep an inducing arm with p_{t+1}/p_t; without a proof).
     compaction: inducing arms of earlier draws stay in the sketch until its size is more than
-    `compaction` times a fresh draw: a larger span is still accurate (theory §2.3). 1 keeps fresh draws only.
+        `compaction` times a fresh draw and rebuilding it pays: a larger span is still accurate (theory §2.3,
+        §3.6). 1 keeps fresh draws only.
+    max_inducing: the largest number of inducing arms drawn, which bounds the cost of a step; None: no limit.
+        With fewer arms than the leverage scores ask for, confidence bounds still hold but are wider, and the
+        bounds on the regret are not proved (theory §3.8).
     """
 
     oversampling: float | str = 2.0
     inducing: str = "fresh"
-    compaction: float = 4.0
+    compaction: float = 2.0
+    max_inducing: int | None = None
 
     def __post_init__(self) -> None:
         at_least_one("compaction", self.compaction)
+        if self.max_inducing is not None:
+            count("max_inducing", self.max_inducing)
         super().__post_init__()
 
     def inducing_rule(self) -> InducingRule:
-        """Ridge leverage scores, in the form that `inducing` names."""
+        """Ridge leverage scores, in the form that `inducing` names, and at most `max_inducing` arms."""
+        rule = self._leverage_scores()
+        return rule if self.max_inducing is None else AtMost(rule, self.max_inducing)
+
+    def _leverage_scores(self) -> InducingRule:
         factor = self._oversampling()
         if self.inducing == "fresh":
             return LeverageScores(factor, "one")
@@ -246,3 +263,8 @@ class Sparse(Policy):
     def sketch_limit(self) -> float:
         """The compaction factor."""
         return float(self.compaction)
+
+    @property
+    def sketch_bound(self) -> float:
+        """`max_inducing`, and the arms that join the sketch until it is drawn again."""
+        return math.inf if self.max_inducing is None else AtMost.growth * self.max_inducing

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from manyarms.support.validation import Ints
+
+_NO_ARMS, _NO_LIMITS = np.empty(0, dtype=np.int64), np.empty(0)
 
 
 @dataclass(frozen=True)
@@ -36,11 +38,24 @@ class OpenArms:
         return flags if self.mask is None else flags & self.mask
 
 
+@dataclass(frozen=True, eq=False)
+class GroupLimit:
+    """At most `most` of the arms that are chosen may belong to one group.
+
+    `groups` holds the number of each arm's group, from 0 to `n_groups` − 1.
+    """
+
+    groups: Ints
+    n_groups: int
+    most: int
+
+
 class Allowance:
     """The number of times that each arm may still be chosen (infinite if there is no limit).
 
-    Most arms share one number; the others are exceptions. A `mask` that the caller gives excludes arms. Only
-    the mask, if there is one, has the size of the pool.
+    Most arms share one number; the others are exceptions. A `mask` that the caller gives excludes arms. With
+    `limits`, a group of arms is excluded as soon as enough of them have been chosen. Only the mask and the
+    groups of the limits, if there are any, have the size of the pool.
     """
 
     def __init__(
@@ -50,14 +65,20 @@ class Allowance:
         *,
         exceptions: Mapping[int, float] | None = None,
         mask: NDArray[np.bool_] | None = None,
+        limits: Sequence[GroupLimit] = (),
     ) -> None:
         self.n_arms, self.times, self.mask = n_arms, times, mask
+        self._changed: dict[int, float] = {}  # what `take` and `close` changed
+        self._limited = tuple(limits)
+        self._taken = tuple(np.zeros(limit.n_groups, dtype=np.int64) for limit in limits)  # by group
         given = exceptions or {}
+        if not given:
+            self._arms, self._limits = _NO_ARMS, _NO_LIMITS
+            return
         arms = np.fromiter(given.keys(), dtype=np.int64, count=len(given))
         order = np.argsort(arms)
         self._arms = arms[order]
         self._limits = np.fromiter(given.values(), dtype=np.float64, count=len(given))[order]
-        self._changed: dict[int, float] = {}  # what `take` and `close` changed
 
     @classmethod
     def of(cls, times: ArrayLike) -> Allowance:
@@ -69,10 +90,15 @@ class Allowance:
         """An allowance that can be changed without changing this one."""
         other = copy.copy(self)
         other._changed = dict(self._changed)
+        other._taken = tuple(taken.copy() for taken in self._taken)
         return other
 
     def __getitem__(self, arm: int) -> float:
-        return 0.0 if self.mask is not None and not self.mask[arm] else self._times_of(int(arm))
+        if self.mask is not None and not self.mask[arm]:
+            return 0.0
+        limited = zip(self._limited, self._taken, strict=True)
+        rooms = [limit.most - int(taken[limit.groups[arm]]) for limit, taken in limited]
+        return min([self._times_of(int(arm)), *rooms])
 
     def close(self, arms: Iterable[int]) -> None:
         """Exclude these arms."""
@@ -84,6 +110,21 @@ class Allowance:
             now = self._times_of(int(arm))
             if now != math.inf:
                 self._changed[int(arm)] = now - 1.0
+            for limit, taken in zip(self._limited, self._taken, strict=True):
+                group = limit.groups[arm]
+                taken[group] += 1
+                if taken[group] == limit.most:
+                    others = limit.groups != group  # a new mask: copies of this allowance share the old one
+                    self.mask = others if self.mask is None else self.mask & others
+
+    def take_possible(self, arms: Iterable[int]) -> list[int]:
+        """Take these arms in order, leaving out those that may not be chosen any more; returns the others."""
+        taken = []
+        for arm in arms:
+            if self[arm] > 0:
+                self.take([arm])
+                taken.append(arm)
+        return taken
 
     def _times_of(self, arm: int) -> float:
         """The number for an arm, whatever the mask says."""
@@ -98,7 +139,24 @@ class Allowance:
 
     @property
     def total(self) -> float:
-        """The number of pulls that are allowed in all."""
+        """The number of pulls that are allowed in all; with several limits, an upper bound on it."""
+        return min([self._total_without_limits(), *map(self._total_within, range(len(self._limited)))])
+
+    def _total_within(self, place: int) -> float:
+        """The number of pulls that are allowed in all if only this limit is kept."""
+        limit, taken = self._limited[place], self._taken[place]
+        times = np.full(self.n_arms, max(self.times, 0.0))
+        times[self._arms] = self._limits
+        times[list(self._changed)] = list(self._changed.values())
+        times = np.clip(times, 0.0, limit.most)  # so that no number is infinite
+        if self.mask is not None:
+            times[~self.mask] = 0.0
+        by_group = np.bincount(limit.groups, times, limit.n_groups)
+        return float(np.minimum(by_group, limit.most - taken).sum())
+
+    def _total_without_limits(self) -> float:
+        if self.mask is None and not len(self._arms) and not self._changed:
+            return max(self.times, 0.0) * self.n_arms
         exceptions = dict(zip(self._arms.tolist(), self._limits.tolist(), strict=True)) | self._changed
         if self.mask is not None:
             exceptions = {arm: times for arm, times in exceptions.items() if self.mask[arm]}
@@ -137,6 +195,8 @@ class Allowance:
 
     def _exceptional(self) -> Ints:
         """The arms that may be chosen if the others may not, or the other way round, in order."""
+        if not len(self._arms) and not self._changed:
+            return self._arms
         ordinary = self.times > 0
         arms = self._arms[(self._limits > 0) != ordinary]
         if not self._changed:

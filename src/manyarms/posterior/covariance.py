@@ -59,7 +59,7 @@ class PulledSet:
         beyond = self.rows.part(outside)
         forms = np.vstack([self.solved, beyond.z]).T
         for where, block in shard.pool.blocks(bytes_per_arm=8 * (4 * forms.shape[1] + 4)):
-            products = version.columns.product(forms, where)
+            products = version.columns.product(forms, where, version.compiled)
             columns = np.ascontiguousarray(products[:u].T)
             if len(beyond.z):
                 std = np.sqrt(version.values.residual[where])

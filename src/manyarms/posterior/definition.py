@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from manyarms.embeddings.grouped_nystrom import GroupedNystrom
+from manyarms.kernels.describe import same_kernel
 from manyarms.posterior.pool_step import Rebuild
 from manyarms.posterior.sparse_gp import SparseGP
 from manyarms.posterior.state import PosteriorState, SharedArrays
@@ -55,11 +56,17 @@ class Definition:
         return same and self.groups == known.groups and known.grouped is not None
 
 
-def built(process: SparseGP, definition: Definition, known: PosteriorState | None = None) -> PosteriorState:
+def built(
+    process: SparseGP,
+    definition: Definition,
+    known: PosteriorState | None = None,
+    embedding: GroupedNystrom | None = None,
+) -> PosteriorState:
     """The posterior that a definition defines, whoever computes it (theory §2.9).
 
     A state `known` of the same process, built before, saves computing its columns if its groups are the first
-    ones of the definition. The result is the same to the last bit.
+    ones of the definition. An `embedding` of another pool saves factorising the groups that it shares. The
+    result is the same to the last bit.
     """
     if process.feature_map is not None:
         none = np.empty(0, dtype=np.int64)
@@ -68,10 +75,12 @@ def built(process: SparseGP, definition: Definition, known: PosteriorState | Non
         return known
     shared = 0 if known is None else definition.shared_groups(known)
     base = process.started() if known is None or not shared else known
-    embedding = _embedding(process, definition, base if shared else None)
+    begun = base.grouped if shared else _shared_part(process, definition, embedding)
+    embedding = _embedding(process, definition, begun)
     state = replace(base, **vars(definition))
     rows = embedding.matrix(process.pool.take(state.arms))
     weights, rule = process.weights_from(rows, state)
+    rule = replace(rule, single=process.storage == np.float32)
     columns_known = sum(definition.groups[:shared])
     message = Rebuild(embedding, rule, process.leverage_scale(state, state.counts), columns_known)
     return replace(
@@ -84,12 +93,26 @@ def built(process: SparseGP, definition: Definition, known: PosteriorState | Non
     )
 
 
-def _embedding(process: SparseGP, definition: Definition, known: PosteriorState | None) -> GroupedNystrom:
-    """z on the groups of a definition, the first of which are those of a known state."""
-    embedding, shared = GroupedNystrom.empty(process.kernel, process.storage), 0
-    if known is not None:
-        assert known.grouped is not None
-        embedding, shared = known.grouped, len(known.groups)
-    for group in definition.parts()[shared:]:
+def _shared_part(
+    process: SparseGP, definition: Definition, embedding: GroupedNystrom | None
+) -> GroupedNystrom | None:
+    """The first groups of an embedding, as far as the definition has the same; None if there is none."""
+    if embedding is None or embedding.storage != process.storage:
+        return None
+    if not same_kernel(embedding.kernel, process.kernel):
+        return None
+    shared = first = 0
+    for group, size in zip(definition.parts(), embedding.groups, strict=False):
+        points = process.pool.take(group)
+        if len(group) != size or not np.array_equal(points, embedding.points[first : first + size]):
+            break
+        shared, first = shared + 1, first + size
+    return embedding.first(shared)
+
+
+def _embedding(process: SparseGP, definition: Definition, begun: GroupedNystrom | None) -> GroupedNystrom:
+    """z on the groups of a definition, the first of which are those that have begun it."""
+    embedding = GroupedNystrom.empty(process.kernel, process.storage) if begun is None else begun
+    for group in definition.parts()[len(embedding.groups) :]:
         embedding = embedding.appended(process.pool.take(group))
     return embedding

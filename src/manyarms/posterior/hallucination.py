@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -81,7 +82,6 @@ class Hallucination:
     """
 
     def __init__(self, posterior: Posterior) -> None:
-        self._covariance = PulledCovariance(posterior)
         self._posterior, self._state = posterior, posterior.state
         self.pulls: list[int] = []  # arms in order, with repetition
         self.leverage_before: list[float] = []  # σ̃² of the pulled arm immediately before each pull
@@ -94,11 +94,21 @@ class Hallucination:
     def forget_watched(self) -> None:
         """Watch no arm any more."""
         self.watched: Ints = np.empty(0, dtype=np.int64)
-        self._watched_rows = self._covariance.rows_of(self.watched)
-        self._watched_columns = GrowingMatrix(0, len(self._covariance))  # c(watched, U)
+        vars(self).pop("_watched_rows", None)
+        self._watched_columns = GrowingMatrix(0, len(self._covariance) if self.pulls else 0)  # c(watched, U)
         self._before_streak = np.empty(0)  # leverage of the watched arms before the present streak
         self._streak_column = np.empty(0)  # c_t(x, s) of the watched arms for the present streak
         self.watched_leverage = np.empty(0)
+
+    # A batch that ends with its first pick needs neither of these, so they are made at their first use.
+
+    @cached_property
+    def _covariance(self) -> PulledCovariance:
+        return PulledCovariance(self._posterior)
+
+    @cached_property
+    def _watched_rows(self) -> ArmRows:
+        return self._covariance.rows_of(self.watched)
 
     @property
     def watched_rows(self) -> ArmRows:
@@ -111,8 +121,8 @@ class Hallucination:
         rows = self._covariance.rows_of(added)
         columns = self._covariance.with_all(rows)
         before, known, u = len(self.watched), len(self.watched) + len(added), columns.shape[1]
-        self.watched = np.concatenate([self.watched, added])
         self._watched_rows = ArmRows.joined([self._watched_rows, rows])
+        self.watched = np.concatenate([self.watched, added])
         self._watched_columns.reserve(known, u)
         self._watched_columns.write(slice(before, known), slice(0, u), columns)
         start = rows.leverage - self._reduction(columns)
@@ -147,7 +157,9 @@ class Hallucination:
             )
         remaining = self.pulls[: len(self.pulls) - pulls]
         watched = self.watched
-        self.__init__(self._posterior)  # type: ignore[misc]
+        posterior = self._posterior
+        vars(self).clear()
+        self.__init__(posterior)  # type: ignore[misc]
         for arm in remaining:
             self.pull(arm)
         self.watch(watched)

@@ -52,6 +52,8 @@ class OverPool:
         return new
 
     prior_max: float = 0.0
+    _last_values: tuple[bytes, ArmValues] | None = None
+    _last_rows: tuple[bytes, Floats] | None = None
 
     def advanced(self, step: Step) -> OverPool:
         """The version after a step."""
@@ -93,7 +95,16 @@ class OverPool:
     # ------------------------------------------------------------------ reading
 
     def at(self, arms: Ints) -> ArmValues:
-        """What is known about these arms."""
+        """What is known about these arms.
+
+        A step asks for the same few arms several times, so the last answer is remembered.
+        """
+        last, asked = self._last_values, arms.tobytes()
+        if last is None or last[0] != asked:
+            self._last_values = last = asked, self._ask_for_values(arms)
+        return last[1]
+
+    def _ask_for_values(self, arms: Ints) -> ArmValues:
         if len(self.shards.starts) == 2:
             found: ArmValues = self.shards.each("at", [(self.number, arms)])[0]
             return found
@@ -106,7 +117,13 @@ class OverPool:
         return ArmValues(**values)
 
     def rows(self, arms: Ints) -> Floats:
-        """z(x) of these arms in double precision, len(arms) × m."""
+        """z(x) of these arms in double precision, len(arms) × m; the last answer is remembered."""
+        last, asked = self._last_rows, arms.tobytes()
+        if last is None or last[0] != asked:
+            self._last_rows = last = asked, self._ask_for_rows(arms)
+        return last[1]
+
+    def _ask_for_rows(self, arms: Ints) -> Floats:
         if len(self.shards.starts) == 2 or not len(arms):
             rows: Floats = self.shards.each("rows", self._first_only(arms))[0]
             return rows

@@ -79,20 +79,26 @@ class ValueRule(Protocol):
 
 @dataclass(frozen=True)
 class ByFactor:
-    """Values from E⁻¹ with E Eᵀ = V, and w = V⁻¹b."""
+    """Values from E⁻¹ with E Eᵀ = V, and w = V⁻¹b.
+
+    With `single`, E⁻¹z is computed in single precision, in half the time. ‖E⁻¹‖² ≤ 1/λ, so λ zᵀV⁻¹z is then
+    off by some 10⁻⁷ √(m k) standard deviations.
+    """
 
     inverse_factor: Floats
     vector: Floats
+    single: bool = False
 
     def values(self, Z: Floats, prior: Floats) -> PoolValues:
         """The values of arms with these rows of z and prior variances."""
         columns = Z.T  # in row order if z was computed with `Nystrom.columns`
         residual = np.maximum(prior - np.einsum("ij,ij->j", columns, columns), 0.0)
-        return PoolValues(residual, self._triangle.squares(columns), self.vector @ columns)
+        right = columns.astype(np.float32) if self.single else columns
+        return PoolValues(residual, self._triangle.squares(right), self.vector @ columns)
 
     @cached_property
     def _triangle(self) -> LowerTriangle:
-        return LowerTriangle(self.inverse_factor)
+        return LowerTriangle(self.inverse_factor.astype(np.float32) if self.single else self.inverse_factor)
 
 
 @dataclass(frozen=True)

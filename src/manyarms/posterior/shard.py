@@ -36,6 +36,7 @@ from manyarms.posterior.pool_step import (
 from manyarms.support.column_room import ColumnRoom
 from manyarms.support.column_store import Columns
 from manyarms.support.compiled import worthwhile
+from manyarms.support.frozen import changed
 from manyarms.support.validation import Floats, Ints
 
 VALUES = ("residual", "quadratic", "mean")
@@ -148,7 +149,7 @@ class Shard:
                 version.columns.remember(version.size, version.size + a, rows, again)
             here = step.accepted[(step.accepted >= self.first) & (step.accepted < self.first + self.n_arms)]
             values.residual[self.local(here)] = 0.0
-            self.versions[new] = replace(
+            self.versions[new] = changed(
                 version, size=version.size + a, values=values, scale=step.scale, notes={}
             )
 

@@ -200,10 +200,10 @@ class PosteriorState:
         places[unseen] = np.arange(known, known + np.count_nonzero(unseen))
         return np.concatenate([self.arms, arms[unseen]]), places
 
-    def counted(self, arms: Ints, counts: Floats) -> tuple[Ints, Floats]:
-        """All arms pulled including these (without repetition), and the number of pulls of each."""
+    def counted(self, arms: Ints, counts: Floats, sums: Floats) -> tuple[Ints, Floats, Floats]:
+        """All arms pulled including these (without repetition), with the pulls and reward sum of each."""
         seen, places = self.with_places(arms)
-        return seen, added(self.counts, len(seen), places, counts)
+        return seen, added(self.counts, len(seen), places, counts), added(self.sums, len(seen), places, sums)
 
     def merged(self, arms: Ints, counts: Floats, sums: Floats) -> PosteriorState:
         """The state with these pulls counted, but not yet conditioned on."""

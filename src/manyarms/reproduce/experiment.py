@@ -74,20 +74,20 @@ class ExperimentResult:
 class ExperimentPlan:
     """The jobs of one mode: every method with every seed in every case.
 
-    Settings in `overrides[method]` take precedence over `cases[case]`, and those over `settings`.
+    Settings in `overrides[case, method]` take precedence over `cases[case]`, and those over `settings`.
     """
 
     methods: tuple[str, ...]
     seeds: int
     settings: Settings
     cases: Mapping[str, Settings] = field(default_factory=lambda: {"": {}})
-    overrides: Mapping[str, Settings] = field(default_factory=dict)
+    overrides: Mapping[tuple[str, str], Settings] = field(default_factory=dict)
     left_out: tuple[tuple[str, str], ...] = ()  # (case, method) pairs that are not run
 
     def jobs(self) -> list[Job]:
         """All jobs, ordered by seed so that an interrupted run has results of all methods."""
         return [
-            Job(case, method, seed, self.settings | own | self.overrides.get(method, {}))
+            Job(case, method, seed, self.settings | own | self.overrides.get((case, method), {}))
             for seed, (case, own), method in itertools.product(
                 range(self.seeds), self.cases.items(), self.methods
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from manyarms.reproduce.curves import Curve, Grid, Panel, labels
 
 # The Okabe-Ito palette, which colour-blind readers can distinguish; the line styles differ as well.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-DASHES = ("-", (0, (5, 1.5)), "-.", (0, (1, 1)), (0, (4, 1, 1, 1, 1, 1)))
+DASHES = ("-", (0, (5, 1.5)), "-.", (0, (1, 1)), (0, (4, 1, 1, 1, 1, 1)), (0, (2, 1)))
 PANEL_WIDTH, PANEL_HEIGHT, LEGEND_HEIGHT = 3.3, 2.7, 0.85  # inches
 STYLE: dict[Any, Any] = {
     "font.size": 8.5,
@@ -44,15 +45,25 @@ def save_figure(grid: Grid, title: str, band: str, stem: Path) -> tuple[Path, ..
         figure.suptitle(title, fontsize=10)
         stem.parent.mkdir(parents=True, exist_ok=True)
         paths = stem.with_suffix(".png"), stem.with_suffix(".svg")
-        figure.savefig(paths[0], dpi=95)
+        _save_small_png(figure, paths[0])
         figure.savefig(paths[1], metadata={"Date": None})
     return paths
 
 
+def _save_small_png(figure: Any, path: Path) -> None:
+    """Write a PNG file with a palette of 256 colours, a third of the size of one without."""
+    from PIL import Image  # a dependency of matplotlib
+
+    drawn = io.BytesIO()
+    figure.savefig(drawn, dpi=95, format="png")
+    Image.open(drawn).convert("RGB").quantize(256).save(path, optimize=True)
+
+
 def draw_panel(panel: Panel, ax: Any, styles: dict[str, dict[str, Any]]) -> None:
     """Draw one panel on a pair of axes."""
+    lowest = _lowest(panel)
     for curve in panel.curves:
-        _draw_curve(curve, ax, styles.get(curve.label, {}))
+        _draw_curve(curve, ax, styles.get(curve.label, {}), lowest)
     ax.set_title(panel.title)
     ax.set_xlabel(panel.x_label)
     ax.set_ylabel(panel.y_label)
@@ -66,7 +77,15 @@ def draw_panel(panel: Panel, ax: Any, styles: dict[str, dict[str, Any]]) -> None
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def _draw_curve(curve: Curve, ax: Any, style: dict[str, Any]) -> None:
+def _lowest(panel: Panel) -> float:
+    """Where bands are cut off: a logarithmic axis has no place for 0, so half the lowest value of a curve."""
+    if not panel.log_y:
+        return -np.inf
+    values = np.concatenate([curve.y for curve in panel.curves])
+    return 0.5 * float(np.min(values, where=values > 0, initial=np.inf))
+
+
+def _draw_curve(curve: Curve, ax: Any, style: dict[str, Any], lowest: float) -> None:
     if curve.kind == "points":
         ax.plot(curve.x, curve.y, "k.", markersize=3.5, alpha=0.6, label=curve.label, zorder=3)
     elif curve.kind == "reference":
@@ -74,7 +93,7 @@ def _draw_curve(curve: Curve, ax: Any, style: dict[str, Any]) -> None:
     else:
         ax.plot(curve.x, curve.y, linewidth=1.4, label=curve.label, **style)
         if curve.spread is not None:
-            low, high = curve.y - curve.spread, curve.y + curve.spread
+            low, high = np.maximum(curve.y - curve.spread, lowest), curve.y + curve.spread
             ax.fill_between(curve.x, low, high, color=style["color"], alpha=0.18, linewidth=0)
 
 

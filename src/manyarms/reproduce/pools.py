@@ -1,6 +1,7 @@
 """The real pools of the papers, read from the user's own files, and a generated stand-in for smoke runs.
 
-No data is downloaded or distributed with the package. Features are standardised and rewards scaled to [0, 1].
+No data is downloaded or distributed with the package. The papers print neither the scale of the features nor
+that of the rewards, so an experiment says which it uses (`RealPool.scaled`).
 """
 
 from __future__ import annotations
@@ -9,25 +10,30 @@ import csv
 import gzip
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from manyarms.errors import MissingDataError, MissingExtraError, TableError
+from manyarms.campaigns.pool_file.fingerprints import computed_fingerprints
+from manyarms.errors import InvalidParameterError, MissingDataError, MissingExtraError, TableError
 from manyarms.support.validation import Floats
 
-GENERATED = "generated"  # "generated:400" is a stand-in of 400 arms
+GENERATED = "generated"  # "generated:400" is a stand-in of 400 arms, "generated-bits:400" one of fingerprints
 ABALONE_FILES = ("abalone.csv", "abalone.csv.gz", "abalone.data")
+ENAMINE_FINGERPRINTS = "enamine50k_morgan1024.npz"
+ENAMINE_SCORES = "4UNN_Enamine50k_scores.csv.gz"
 _SEX = {"M": 0.0, "F": 1.0, "I": 2.0}
 
 
 @dataclass(frozen=True)
 class RealPool:
-    """Features (standardised) and the noiseless reward of every arm (in [0, 1])."""
+    """Features (numbers or packed bits) and the noiseless reward of every arm."""
 
-    features: Floats
+    features: NDArray[Any]
     truth: Floats
 
     @property
@@ -35,18 +41,33 @@ class RealPool:
         """SHA-256 of both arrays, to identify the data behind a result."""
         return hashlib.sha256(self.features.tobytes() + self.truth.tobytes()).hexdigest()
 
-    @classmethod
-    def scaled(cls, features: Floats, target: Floats) -> RealPool:
-        """Scale the columns to mean 0 and standard deviation 1, and the target to [0, 1]."""
-        features = (features - features.mean(axis=0)) / features.std(axis=0)
-        return cls(np.ascontiguousarray(features), (target - target.min()) / (target.max() - target.min()))
+    def scaled(self, features: str, rewards: str) -> RealPool:
+        """The pool with each column of its features and its rewards on the scale that is named.
+
+        "standardised": mean 0 and standard deviation 1; "unit": from 0 to 1; "own": as in the data.
+        """
+        scaled = np.ascontiguousarray(scale(features, self.features))
+        return replace(self, features=scaled, truth=scale(rewards, self.truth))
+
+
+def scale(name: str, values: NDArray[Any]) -> NDArray[Any]:
+    """Columns on the scale that is named."""
+    if name not in SCALES:
+        raise InvalidParameterError("scale", name, f"one of {', '.join(SCALES)}")
+    return SCALES[name](values)
+
+
+SCALES: Mapping[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
+    "standardised": lambda values: (values - values.mean(axis=0)) / values.std(axis=0),
+    "unit": lambda values: (values - values.min(axis=0)) / (values.max(axis=0) - values.min(axis=0)),
+    "own": lambda values: values,
+}
 
 
 def load(name: str, data_home: Path | None) -> RealPool:
-    """A pool by name: "abalone", "housing", or "generated:N"."""
-    if name.startswith(GENERATED):
-        return generated(int(name.partition(":")[2]))
-    return _loaded(name, data_home)
+    """A pool by name, in its own units: "abalone", "housing", "enamine", or a stand-in of N arms."""
+    kind, _, size = name.partition(":")
+    return GENERATORS[kind](int(size)) if size else _loaded(name, data_home)
 
 
 @lru_cache(maxsize=1)  # a worker process runs many jobs on the same pool
@@ -65,7 +86,7 @@ def abalone(data_home: Path | None) -> RealPool:
             "and pass its folder with --data-home"
         )
     table = np.array([_abalone_row(path, number, row) for number, row in _rows(path)])
-    return RealPool.scaled(table[:, :8], table[:, 8])
+    return RealPool(table[:, :8], table[:, 8])
 
 
 def _rows(path: Path) -> list[tuple[int, list[str]]]:
@@ -95,14 +116,49 @@ def housing(data_home: Path | None) -> RealPool:
             f"California housing is not in {data_home or 'the default folder of scikit-learn'}: download it "
             "with sklearn.datasets.fetch_california_housing(data_home=DIR) and pass DIR with --data-home"
         ) from None
-    return RealPool.scaled(np.asarray(data.data, dtype=np.float64), np.asarray(data.target, dtype=np.float64))
+    return RealPool(np.asarray(data.data, dtype=np.float64), np.asarray(data.target, dtype=np.float64))
+
+
+def enamine(data_home: Path | None) -> RealPool:
+    """Enamine molecules: Morgan fingerprints (radius 2, 1024 bits, packed); the target is minus the score.
+
+    The file of fingerprints has the arrays "packed" and "score". Without it, RDKit computes them from the
+    columns `smiles` and `score` of the table, for the molecules that have a score.
+    """
+    packed, table = (Path(data_home or ".") / name for name in (ENAMINE_FINGERPRINTS, ENAMINE_SCORES))
+    if data_home is not None and packed.is_file():
+        with np.load(packed) as data:
+            return RealPool(data["packed"], -data["score"].astype(np.float64))
+    if data_home is None or not table.is_file():
+        raise MissingDataError(
+            f"{ENAMINE_SCORES} is not in {data_home or '(no --data-home given)'}: download it from the "
+            "folder data of https://github.com/coleygroup/molpal and pass its folder with --data-home"
+        )
+    with gzip.open(table, "rt", newline="") as stream:
+        rows = [row for row in csv.DictReader(stream) if row.get("score")]
+    try:
+        smiles, scores = [row["smiles"] for row in rows], [float(row["score"]) for row in rows]
+    except (KeyError, ValueError) as wrong:
+        raise TableError(f"{table.name}: expected columns smiles and score, found {wrong}") from None
+    return RealPool(computed_fingerprints(table, "smiles", smiles), -np.array(scores))
 
 
 def generated(n_arms: int) -> RealPool:
     """n × 8 features and a smooth target, for smoke runs without a data folder."""
     features = np.random.default_rng(0).normal(size=(n_arms, 8))
     target = np.sin(features[:, 0]) + np.tanh(features[:, 1] * features[:, 2]) - 0.1 * features[:, 3] ** 2
-    return RealPool.scaled(features, target)
+    return RealPool(features, target)
 
 
-LOADERS: Mapping[str, Callable[[Path | None], RealPool]] = {"abalone": abalone, "housing": housing}
+def generated_bits(n_arms: int) -> RealPool:
+    """n packed fingerprints of 64 bits and a target that a few of the bits decide, for smoke runs."""
+    bits = np.random.default_rng(0).random((n_arms, 64)) < 0.3
+    return RealPool(np.packbits(bits, axis=1), bits[:, :6] @ np.arange(1.0, 7.0))
+
+
+GENERATORS: Mapping[str, Callable[[int], RealPool]] = {GENERATED: generated, "generated-bits": generated_bits}
+LOADERS: Mapping[str, Callable[[Path | None], RealPool]] = {
+    "abalone": abalone,
+    "housing": housing,
+    "enamine": enamine,
+}

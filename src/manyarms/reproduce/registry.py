@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from manyarms.errors import UnknownExperimentError
-from manyarms.reproduce import duets, linear_sketch, real_pools, sgpts, starvation
+from manyarms.reproduce import (
+    duets,
+    duets_scaling,
+    kdpp_chain,
+    linear_sketch,
+    real_pools,
+    sgpts,
+    sgpts_screening,
+    sgpts_synthetic,
+    starvation,
+)
 from manyarms.reproduce.experiment import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -12,7 +22,11 @@ EXPERIMENTS: dict[str, Experiment] = {
         starvation.EXPERIMENT,
         *real_pools.EXPERIMENTS,
         duets.EXPERIMENT,
+        duets_scaling.EXPERIMENT,
         sgpts.EXPERIMENT,
+        sgpts_synthetic.EXPERIMENT,
+        sgpts_screening.EXPERIMENT,
+        kdpp_chain.EXPERIMENT,
         linear_sketch.EXPERIMENT,
     )
 }

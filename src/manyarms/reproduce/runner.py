@@ -15,12 +15,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from manyarms.reproduce.experiment import Experiment, ExperimentResult, Job, JobOutcome, Mode, SummaryRow
 from manyarms.reproduce.figures import save_figure
 from manyarms.reproduce.pools import GENERATED, load
 from manyarms.reproduce.provenance import provenance
 from manyarms.reproduce.raw import RawFolder, digest_of, write_atomically
-from manyarms.reproduce.summaries import to_csv
+from manyarms.reproduce.summaries import to_csv, to_markdown
 from manyarms.support.validation import count
 
 Progress = Callable[[int, int, str], None]  # jobs done, total jobs, key of the last job
@@ -39,6 +41,7 @@ class ReproductionReport:
     reused: int
     ran: int
     stand_in: bool  # generated data was used instead of real data
+    cpu_seconds: float  # of all runs, also of those that were reused
 
     @property
     def digest(self) -> str:
@@ -69,6 +72,7 @@ def reproduce(
         report_progress(found + ran, len(jobs), job.key)
     report = _summarised(experiment, mode, jobs, raw, found)
     write_atomically(report.summary, to_csv(report.rows).encode())
+    write_atomically(report.summary.with_suffix(".md"), to_markdown(report.rows).encode())
     seconds = round(time.perf_counter() - started, 1)
     manifest = _manifest(experiment, mode, jobs, report) | origin | {"wall_seconds": seconds}
     write_atomically(report.manifest, (json.dumps(manifest, indent=2, ensure_ascii=False) + "\n").encode())
@@ -91,6 +95,7 @@ def _summarised(
         reused=found,
         ran=len(jobs) - found,
         stand_in=stand_in,
+        cpu_seconds=round(sum(float(run.timings["cpu"][-1]) for run in results), 1),
     )
 
 
@@ -133,7 +138,11 @@ def _run_and_store(
     run_one: Callable[[Job, Path | None], JobOutcome], job: Job, raw: RawFolder, data_home: Path | None
 ) -> None:
     """Run a job and store its outcome in the worker, so that finished jobs survive failures of others."""
-    raw.write(job, run_one(job, data_home))
+    started = time.process_time()
+    outcome = run_one(job, data_home)
+    rows = len(next(iter(outcome.timings.values()), (0,)))
+    cpu = np.full(rows, time.process_time() - started)
+    raw.write(job, replace(outcome, timings=outcome.timings | {"cpu": cpu}))
 
 
 def _prepare_worker() -> None:
@@ -188,6 +197,7 @@ def _manifest(
         "band": experiment.band,
         "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "generated_stand_in": report.stand_in,
+        "cpu_seconds": report.cpu_seconds,
         "seeds": sorted({job.seed for job in jobs}),
         "settings": {replace(job, seed=0).key.rpartition("--")[0]: job.settings for job in jobs},
         "digest": report.digest,

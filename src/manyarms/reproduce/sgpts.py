@@ -210,7 +210,8 @@ def _plan(
         "against A": {"sweep": "A", "sizes": list(a_sizes)},
         "regret": {"sweep": "regret"},
     }
-    limits = {TEXTBOOK: {"most_arms": most[0]}, EXACT: {"most_arms": most[1]}}
+    largest = {TEXTBOOK: most[0], EXACT: most[1]}
+    limits = {(case, name): {"most_arms": size} for name, size in largest.items() for case in cases}
     return ExperimentPlan(METHODS, seeds, settings, cases, limits, left_out=(("regret", TEXTBOOK),))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from manyarms.reproduce.curves import Curve, Panel, averaged, mean_and_sd
 from manyarms.reproduce.experiment import ExperimentResult, SummaryRow
+from manyarms.support.validation import Floats
 
 
 def grouped(results: Sequence[ExperimentResult]) -> dict[str, dict[str, list[ExperimentResult]]]:
@@ -37,6 +39,22 @@ def to_csv(rows: list[SummaryRow]) -> str:
     return text.getvalue()
 
 
+def to_markdown(rows: list[SummaryRow]) -> str:
+    """A summary as a Markdown table, the form of docs/reproduction.md."""
+    header = [" | ".join(rows[0]), " | ".join("---" for _ in rows[0])]
+    body = [" | ".join(shown(value) for value in row.values()) for row in rows]
+    return "".join(f"| {line} |\n" for line in (*header, *body))
+
+
+def shown(value: str | int | float) -> str:
+    """A value with three digits, whole numbers and numbers above 1 000 without decimals."""
+    if isinstance(value, str) or math.isnan(value):
+        return str(value) if isinstance(value, str) else "–"
+    if abs(value) >= 1_000 or float(value).is_integer():
+        return f"{value:.0f}"
+    return f"{value:.3g}"
+
+
 def panel_of(
     case: str, y_label: str, column: str, methods: dict[str, list[ExperimentResult]], *, log_y: bool = False
 ) -> Panel:
@@ -57,6 +75,20 @@ def regret_panel(case: str, methods: dict[str, list[ExperimentResult]]) -> Panel
     return replace(panel, curves=(*panel.curves, chance))
 
 
+def relative_regret_panel(case: str, methods: dict[str, list[ExperimentResult]]) -> Panel:
+    """The regret of every method divided by that of a uniformly random choice, R_t / R_uniform."""
+    shares = {
+        name: [replace(run, numbers=run.numbers | {"share": relative_regret(run)}) for run in runs]
+        for name, runs in methods.items()
+    }
+    return replace(panel_of(case, "regret / uniform", "share", shares), y_limits=(0.0, 1.05))
+
+
+def relative_regret(run: ExperimentResult) -> Floats:
+    """R_t / R_uniform at the recorded steps: 1 is as good as chance."""
+    return run.numbers["regret"] / run.numbers["uniform_regret"]
+
+
 def final_rows(results: Sequence[ExperimentResult]) -> list[SummaryRow]:
     """Every method at its last step, averaged over seeds."""
     return [_final_row(case, method, runs) for case, method, runs in by_case_and_method(results)]
@@ -73,6 +105,7 @@ def _final_row(case: str, method: str, runs: list[ExperimentResult]) -> SummaryR
         "regret": float(regret),
         "regret sd": float(sd),
         "uniform regret": float(last["uniform_regret"].mean()),
+        "R/uniform": float((last["regret"] / last["uniform_regret"]).mean()),
         "CPU s": float(np.mean([run.timings["seconds"][-1] for run in runs])),
         "largest batch": int(last["largest_batch"].max()),
         "batches": float(last["batches"].mean()),

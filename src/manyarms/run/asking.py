@@ -22,10 +22,12 @@ from manyarms.choice.selection import (
     UniformStart,
     UpperBounds,
 )
-from manyarms.errors import BudgetSpentError, InvalidParameterError
+from manyarms.errors import BudgetSpentError, InvalidParameterError, NothingToAskError
 from manyarms.learning import design_size, initial_design
 from manyarms.pool.allowance import Allowance
 from manyarms.posterior.hallucination import Hallucination
+from manyarms.run.batch_structure import FREE, BatchStructure, CheckedStructure
+from manyarms.run.common_group import TYPICAL_SIZE, best_group, group_of_most, groups_with
 from manyarms.run.context import RunContext
 from manyarms.run.eligibility import Eligibility, eligibility
 from manyarms.run.eliminating import with_elimination
@@ -44,24 +46,54 @@ class BatchRequest:
     exactly: bool
     eligibility: Eligibility
     final: bool  # whether the batch has an exact size that uses up the budget
+    structure: CheckedStructure = FREE
+    eligible: Any = None  # as the caller gave it
+    groups: tuple[int, ...] = ()  # those of `structure.same` that have enough arms
+
+    @property
+    def size(self) -> int:
+        """The number of arms that the batch must have."""
+        return self.limit if self.exactly and self.limit is not None else 1
+
+    def within(self, context: RunContext, state: RunState, group: int | None) -> Eligibility:
+        """The eligibility for this request among the arms of one group; None: of all groups."""
+        return eligibility(
+            context.pool,
+            state.history,
+            state.tickets,
+            repeats=context.repeats,
+            max_failures=context.max_failures,
+            eligible=self.eligible,
+            size=self.size,
+            structure=self.structure,
+            group=group,
+        )
 
 
 def request(
-    context: RunContext, state: RunState, n: int | None, at_most: int | None, eligible: Any
+    context: RunContext,
+    state: RunState,
+    n: int | None,
+    at_most: int | None,
+    eligible: Any,
+    structure: BatchStructure | None = None,
 ) -> BatchRequest:
     """The request described by the arguments of `Optimizer.ask`, checked against budget and pool."""
     limit, exactly, final = requested_size(context, state, n, at_most)
-    allowed = eligibility(
-        context.pool,
-        state.history,
-        state.tickets,
-        repeats=context.repeats,
-        max_failures=context.max_failures,
-        eligible=eligible,
-        size=limit if exactly and limit is not None else 1,
-    )
+    if structure is not None and not isinstance(structure, BatchStructure):
+        raise InvalidParameterError("structure", structure, "a manyarms.BatchStructure")
+    rules = FREE if structure is None else structure.on(context.pool)
+    anywhere = Eligibility.of_everything(context.pool.n_arms)
+    wanted = BatchRequest(limit, exactly, anywhere, final, rules, eligible)
+    allowed = wanted.within(context, state, None)
     allowed.check(limit, exactly)
-    return BatchRequest(limit, exactly, allowed, final)
+    wanted = replace(wanted, eligibility=allowed)
+    if rules.same is None:
+        return wanted
+    groups = groups_with(
+        rules.same, allowed.allowance, lambda group: wanted.within(context, state, group), wanted.size
+    )
+    return replace(wanted, groups=groups)
 
 
 def requested_size(
@@ -90,7 +122,33 @@ def asked(context: RunContext, state: RunState, wanted: BatchRequest) -> tuple[R
     state = _with_design(context, with_feedback(context, state), wanted.limit if wanted.exactly else None)
     state = with_elimination(context, state, wanted.exactly)
     width = state.belief.width()
-    return handed_out(context, state, _filled(context, state, wanted, width), width, started)
+    wanted = _in_one_group(context, state, wanted, width)
+    filled = _filled(context, state, wanted, width)
+    if wanted.structure.limits and len(filled.arms) < wanted.size:
+        raise NothingToAskError(
+            f"{wanted.size} arms were asked for, but after {len(filled.arms)} of them the limits on arms "
+            "with the same label leave no other arm: ask for fewer, or raise a limit"
+        )
+    return handed_out(context, state, filled, width, started)
+
+
+def _in_one_group(context: RunContext, state: RunState, wanted: BatchRequest, width: float) -> BatchRequest:
+    """The request among the arms of one group, if all arms of the batch must belong to the same one."""
+    same = wanted.structure.same
+    if same is None:
+        return wanted
+
+    def within(group: int) -> Eligibility:
+        return wanted.within(context, state, group)
+
+    if state.belief.state.pulls:
+        size = wanted.limit if wanted.exactly else min(wanted.limit or TYPICAL_SIZE, TYPICAL_SIZE)
+        assert size is not None
+        group = best_group(wanted.groups, within, state.belief.state.over_pool, width, size)
+    else:
+        design = np.array(_left_of_design(state, wanted.eligibility.others), dtype=np.int64)
+        group = group_of_most(wanted.groups, same, design)
+    return replace(wanted, eligibility=within(group))
 
 
 def handed_out(

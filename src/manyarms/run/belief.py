@@ -30,8 +30,9 @@ class Memory:
     log_sum: float = 0.0  # Σ log(1 + σ̃²_fb(x_s)) without the first feedback
     drawn: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # the last inducing draw
     probabilities: Floats = field(default_factory=lambda: np.empty(0))  # inclusion probability of `drawn`
-    renewals: int = 0  # renewals since the sketch was last built from scratch
+    excess: float = 0.0  # what old inducing arms have cost since the sketch was last built (run/feedback.py)
     drawn_from: int = 0  # the number of different arms that the last draw chose from
+    oversampling: float | None = None  # q̄ since the sketch was thinned; None: that of the policy
 
     def relabelled(self, label: Callable[[Ints], Ints]) -> Memory:
         """The same memory with arm indices mapped by `label`."""
@@ -46,7 +47,8 @@ class Memory:
         """The memory that `to_plain` wrote."""
         drawn = np.asarray(plain["drawn"], dtype=np.int64)
         probabilities = np.asarray(plain["probabilities"], dtype=np.float64)
-        return cls(**{**plain, "drawn": drawn, "probabilities": probabilities})
+        known = {name: value for name, value in plain.items() if name != "renewals"}  # of earlier versions
+        return cls(**{**known, "drawn": drawn, "probabilities": probabilities})
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from manyarms.choice.prior_draws import CorrectedPrior
+from manyarms.embeddings.grouped_nystrom import GroupedNystrom
 from manyarms.errors import CheckpointError, ManyarmsError
 from manyarms.learning import LearnedModel, model_from
 from manyarms.posterior.definition import Definition, built
@@ -71,11 +72,16 @@ class CompactState:
             **{name: getattr(state, name) for name in _COUNTERS},
         )
 
-    def on(self, context: RunContext, warm: Belief | None = None) -> RunState:
+    def on(
+        self,
+        context: RunContext,
+        warm: Belief | None = None,
+        embedding: GroupedNystrom | None = None,
+    ) -> RunState:
         """The run state on the context's pool, which must be the saved one, under the context's policy.
 
-        A belief `warm` of an earlier state of the same run saves time if it has the same kernel and sketch;
-        it does not change the result.
+        A belief `warm` of an earlier state of the same run saves time if it has the same kernel and sketch,
+        and so does an `embedding` of the same run on another pool; they do not change the result.
         """
         shape = context.pool.n_arms, context.pool.n_features
         if (self.n_arms, self.n_features) != shape:
@@ -89,7 +95,7 @@ class CompactState:
         belief = None if warm is None else warm.under(context, model)
         known = None if belief is None else belief.state
         belief = Belief.initial(context, model) if belief is None else belief
-        state = built(belief.process, self.posterior, known)
+        state = built(belief.process, self.posterior, known, embedding)
         sampler = None if belief.prior is None else belief.prior.sampler
         prior = CorrectedPrior.of(sampler, state)
         return RunState(

@@ -15,7 +15,9 @@ from manyarms.learning import Prepared, prepare
 from manyarms.learning.prepared_pool import takes
 from manyarms.policies import Policy, default_policy
 from manyarms.pool.pool import Pool
+from manyarms.posterior.storage import AUTO, automatic_storage
 from manyarms.run.eligibility import repeats_setting
+from manyarms.sketch.inducing import AllPulled
 from manyarms.support.random_streams import RandomStreams
 from manyarms.support.validation import count
 
@@ -51,7 +53,7 @@ class RunContext:
         budget: int | None = None,
         repeats: str | int | None = None,
         max_failures: int | None = 1,
-        storage: DTypeLike = np.float64,
+        storage: DTypeLike = AUTO,
         lazy: bool = True,
         minimize: bool = False,
         prepared: Prepared | None = None,
@@ -66,6 +68,8 @@ class RunContext:
         for name, flag in (("lazy", lazy), ("minimize", minimize)):
             if not isinstance(flag, bool):
                 raise InvalidParameterError(name, flag, "True or False")
+        if isinstance(storage, str) and storage == AUTO:
+            storage = automatic_storage(pool, sketched=not isinstance(policy.inducing_rule(), AllPulled))
         learned = policy.kernel == "auto"
         if repeats is None:
             repeats = "fresh" if learned else "allow"

@@ -12,6 +12,7 @@ from manyarms.errors import InvalidParameterError, NothingToAskError
 from manyarms.pool.allowance import Allowance
 from manyarms.pool.pool import Pool
 from manyarms.posterior.history import History
+from manyarms.run.batch_structure import FREE, CheckedStructure
 from manyarms.run.tickets import Tickets
 from manyarms.support.validation import Ints, as_array, count
 
@@ -39,6 +40,11 @@ class Eligibility:
     first: Ints
     used_up: bool  # whether arms may be excluded because of earlier pulls or failures
 
+    @classmethod
+    def of_everything(cls, n_arms: int) -> Eligibility:
+        """Every arm may be chosen, any number of times."""
+        return cls(Allowance(n_arms), np.empty(0, dtype=np.int64), False)
+
     def check(self, limit: int | None, exactly: bool) -> None:
         """Raise an error if no arm may be chosen, or fewer than a batch of exactly this size needs."""
         possible = self.allowance.total
@@ -55,7 +61,9 @@ class Eligibility:
 
     @property
     def others(self) -> Allowance:
-        """The number of times that each arm may be chosen after those that come first."""
+        """The number of times that each arm may be chosen after those that come first; only to be read."""
+        if not len(self.first):
+            return self.allowance
         others = self.allowance.copy()
         others.close(self.first.tolist())
         return others
@@ -70,25 +78,36 @@ def eligibility(
     max_failures: int | None,
     eligible: Any,
     size: int,
+    structure: CheckedStructure = FREE,
+    group: int | None = None,
 ) -> Eligibility:
-    """The eligibility for a batch of at least `size` arms; the settings are those of `Optimizer`."""
+    """The eligibility for a batch of at least `size` arms; the settings are those of `Optimizer`.
+
+    `group` is the group that all arms must belong to, one of those of `structure.same`.
+    """
     no_arms, n_arms = np.empty(0, dtype=np.int64), pool.n_arms
     used_up = repeats != "allow" or bool(tickets.failures)
     mask = None if eligible is None else _mask(eligible, pool)
+    if group is not None and structure.same is not None:
+        inside = structure.same.numbers == group
+        mask = inside if mask is None else mask & inside
     most_failures = math.inf if max_failures is None else max_failures
     failed = {arm: 0.0 for arm, times in tickets.failures.items() if times >= most_failures}
     if repeats in ("allow", "fresh"):
-        again = Allowance(n_arms, exceptions=failed, mask=mask)
+        again = Allowance(n_arms, exceptions=failed, mask=mask, limits=structure.limits)
     else:
         most = 1.0 if repeats == "forbid" else float(repeats)
         left = {arm: most - pulls for arm, pulls in _pulls(history, tickets).items()}
-        return Eligibility(Allowance(n_arms, most, exceptions=left | failed, mask=mask), no_arms, used_up)
+        allowance = Allowance(n_arms, most, exceptions=left | failed, mask=mask, limits=structure.limits)
+        return Eligibility(allowance, no_arms, used_up)
     if repeats == "allow":
         return Eligibility(again, no_arms, used_up)
     tried = dict.fromkeys([*history.arms.tolist(), *tickets.pending.values()], 0.0)
-    fresh = Allowance(n_arms, 1.0, exceptions=tried | failed, mask=mask)
-    enough = fresh.n_open >= size
-    return Eligibility(fresh, no_arms, used_up) if enough else Eligibility(again, fresh.open_arms(), used_up)
+    fresh = Allowance(n_arms, 1.0, exceptions=tried | failed, mask=mask, limits=structure.limits)
+    if fresh.total >= size:
+        return Eligibility(fresh, no_arms, used_up)
+    first = fresh.take_possible(fresh.open_arms().tolist())
+    return Eligibility(again, np.array(first, dtype=np.int64), used_up)
 
 
 def _pulls(history: History, tickets: Tickets) -> dict[int, float]:

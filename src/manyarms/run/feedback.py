@@ -23,12 +23,19 @@ from manyarms.run.belief import Belief, Memory
 from manyarms.run.context import RunContext
 from manyarms.run.reward_scale import RewardScale
 from manyarms.run.state import RunState
-from manyarms.sketch.inducing import KDPP, Candidates, Draw, IncrementalLeverage, LeverageScores
+from manyarms.sketch.at_most import AtMost
+from manyarms.sketch.inducing import (
+    KDPP,
+    Candidates,
+    Draw,
+    IncrementalLeverage,
+    InducingRule,
+    LeverageScores,
+)
 from manyarms.support.frozen import changed
 from manyarms.support.validation import Floats, Ints
 
 _BULK = 256  # above this number of arms, rebuilding is cheaper than appending
-_REBUILD_PAYS = 4  # the sketch is rebuilt on m arms at most every m/4 renewals
 
 
 def with_feedback(context: RunContext, state: RunState) -> RunState:
@@ -70,7 +77,7 @@ def conditioned(
     known = state.at(arms)
     leverage = known.leverage
     pulled = grouped(arms, values, weights)
-    draw, candidates = _draw(belief, *pulled[:2], rng)
+    draw, candidates = _draw(belief, *pulled, rng)
     fresh = _outside_sketch(belief, draw.arms)
     compact = _should_compact(belief, len(draw.arms), len(fresh), len(pulled[0]))
     after = Memory(
@@ -79,8 +86,11 @@ def conditioned(
         log_sum=memory.log_sum + (float(np.log1p(leverage).sum()) if state.pulls else 0.0),
         drawn=draw.arms,
         probabilities=draw.probabilities,
-        renewals=0 if compact else memory.renewals + 1,
+        excess=0.0
+        if compact
+        else memory.excess + _excess(belief, len(draw.arms), len(fresh), len(pulled[0])),
         drawn_from=memory.drawn_from if draw.kept else candidates,
+        oversampling=memory.oversampling,
     )
     if compact:
         return belief.at(belief.process.rebuilt(state, draw.arms, *pulled), after)
@@ -110,7 +120,8 @@ def _conditioned_from_scratch(belief: Belief, seen: Targets, basis: Ints, rng: n
         places = np.flatnonzero(np.isin(seen.arms, basis)) if len(seen.arms) > _BULK else everything
         leverage = on_pulled.rebuilt(on_pulled.empty(), places, everything, seen.counts, seen.sums).leverage
     not_drawn = np.full(len(seen.arms), -1.0)
-    draw = _inducing_draw(belief, seen.arms, seen.counts, not_drawn, leverage, rng)
+    rule = belief.policy.inducing_rule()
+    draw = _inducing_draw(belief, rule, seen.arms, seen.counts, seen.sums, not_drawn, leverage, rng)
     state = process.rebuilt(belief.state, draw.arms, seen.arms, seen.counts, seen.sums)
     # The sums over past steps under the new kernel: Σ log(1 + σ²) is the log-determinant if the posterior
     # is exact, and log(1 + 3σ²) ≤ 3 log(1 + σ²).
@@ -133,7 +144,7 @@ def with_oversampling(
 ) -> tuple[RunContext, RunState]:
     """Continue with another q̄: draw the inducing arms again from all arms pulled (BKB, "Tuning q̄")."""
     policy = state.belief.policy
-    if not isinstance(policy.inducing_rule(), LeverageScores | IncrementalLeverage):
+    if not isinstance(policy.inducing_rule(), LeverageScores | IncrementalLeverage | AtMost):
         raise InvalidParameterError(
             "policy", type(policy).__name__, "a policy whose sketch is drawn by leverage scores"
         )
@@ -152,12 +163,15 @@ def _redrawn(belief: Belief, rng: np.random.Generator) -> Belief:
     if not len(state.arms):
         return belief
     not_drawn = np.full(len(state.arms), -1.0)
-    draw = _inducing_draw(belief, state.arms, state.counts, not_drawn, state.pulled_leverage, rng)
+    rule = belief.policy.inducing_rule()
+    draw = _inducing_draw(
+        belief, rule, state.arms, state.counts, state.sums, not_drawn, state.pulled_leverage, rng
+    )
     memory = replace(
         belief.memory,
         drawn=draw.arms,
         probabilities=draw.probabilities,
-        renewals=0,
+        excess=0.0,
     )
     nothing = np.empty(0, dtype=np.int64), np.empty(0), np.empty(0)
     return belief.at(belief.process.rebuilt(state, draw.arms, *nothing), memory)
@@ -166,19 +180,22 @@ def _redrawn(belief: Belief, rng: np.random.Generator) -> Belief:
 # ---------------------------------------------------------------------- drawing the sketch
 
 
-def _draw(belief: Belief, new: Ints, pulls: Floats, rng: np.random.Generator) -> tuple[Draw, int]:
+def _draw(
+    belief: Belief, new: Ints, pulls: Floats, rewards: Floats, rng: np.random.Generator
+) -> tuple[Draw, int]:
     """Draw inducing arms from all arms pulled, including the new ones; also the number of arms pulled."""
     state, memory = belief.state, belief.memory
-    arms, counts = state.counted(new, pulls)
+    arms, counts, sums = state.counted(new, pulls, rewards)
     inclusion = np.zeros(len(arms))
-    if isinstance(belief.policy.inducing_rule(), IncrementalLeverage | KDPP):  # rules that use the last draw
+    rule = belief.policy.inducing_rule()
+    if isinstance(rule, IncrementalLeverage | KDPP | AtMost):  # rules that use the last draw
         drawn = dict(zip(memory.drawn.tolist(), memory.probabilities.tolist(), strict=True))
         fresh = set(new.tolist())
         inclusion = np.array([drawn.get(arm) or (-1.0 if arm in fresh else 0.0) for arm in arms.tolist()])
     leverage = state.pulled_leverage  # from before the update
     if len(arms) > len(leverage):
         leverage = np.concatenate([leverage, state.at(arms[len(leverage) :]).leverage])
-    return _inducing_draw(belief, arms, counts, inclusion, leverage, rng), len(arms)
+    return _inducing_draw(belief, rule, arms, counts, sums, inclusion, leverage, rng), len(arms)
 
 
 def _outside_sketch(belief: Belief, drawn: Ints) -> Ints:
@@ -196,8 +213,10 @@ def _outside_sketch(belief: Belief, drawn: Ints) -> Ints:
 
 def _inducing_draw(
     belief: Belief,
+    rule: InducingRule,
     arms: Ints,
     counts: Floats,
+    sums: Floats,
     inclusion: Floats,
     leverage: Floats,
     rng: np.random.Generator,
@@ -207,8 +226,8 @@ def _inducing_draw(
         return belief.policy.covariance.matrix(points, points)
 
     memory = belief.memory
-    candidates = Candidates(arms, counts, leverage, inclusion, covariance, memory.drawn_from)
-    draw = belief.policy.inducing_rule().draw(candidates, rng)
+    candidates = Candidates(arms, counts, leverage, inclusion, covariance, memory.drawn_from, sums / counts)
+    draw = rule.draw(candidates, rng)
     if len(draw.arms):
         return draw
     if not belief.state.sketch_size:
@@ -220,16 +239,24 @@ def _inducing_draw(
 def _should_compact(belief: Belief, drawn: int, fresh: int, pulled: int) -> bool:
     """Whether the sketch is too large relative to a fresh draw, and should be rebuilt from scratch.
 
-    Rebuilding on m arms costs O(A·m²), an append O(A·m), so it pays off after a fraction of m renewals.
-    A sketch that stays larger for a while only costs time, never accuracy (theory §2.3). A compaction
-    factor of 1 asks for a fresh draw every time, whatever it costs. If very many results arrive at once
-    (for example a table of earlier measurements), rebuilding from scratch is cheaper anyway.
+    Rebuilding on m arms costs as much as m linear forms of m columns. It pays off once the columns of old
+    inducing arms have cost the same (`Memory.excess`): then both together cost at most twice the cheaper of
+    them, whatever the size of the batches. A sketch that stays larger for a while only costs time, never
+    accuracy (theory §2.3). A compaction factor of 1 asks for a fresh draw every time, whatever it costs. If
+    very many results arrive at once (for example a table of earlier measurements), rebuilding from scratch is
+    cheaper anyway. A policy that bounds its sketch never lets it grow beyond that bound.
     """
     size, limit = belief.state.sketch_size, belief.policy.sketch_limit
-    if fresh + pulled > max(_BULK, size):
+    if fresh + pulled > max(_BULK, size) or size + fresh > belief.policy.sketch_bound:
         return True
     outgrown = size + fresh > limit * drawn
-    return outgrown and (limit == 1.0 or belief.memory.renewals >= drawn / _REBUILD_PAYS)
+    return outgrown and (limit == 1.0 or belief.memory.excess >= drawn**2)
+
+
+def _excess(belief: Belief, drawn: int, fresh: int, pulled: int) -> float:
+    """The numbers per arm that a renewal reads beyond those of a fresh draw: old columns × linear forms."""
+    old_columns = max(0, belief.state.sketch_size - drawn)
+    return float(old_columns * (2 * fresh + pulled))
 
 
 def _doubled_norm_bound(belief: Belief, known: ArmValues, values: Floats) -> float:

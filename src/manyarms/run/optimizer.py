@@ -27,7 +27,9 @@ from manyarms.policies import Policy
 from manyarms.pool.pool import Pool
 from manyarms.posterior.history import History
 from manyarms.posterior.posterior import Posterior
+from manyarms.posterior.storage import AUTO
 from manyarms.run import asking, telling
+from manyarms.run.batch_structure import BatchStructure
 from manyarms.run.best import Best
 from manyarms.run.context import RunContext
 from manyarms.run.domains import Domain, OnDomains
@@ -60,7 +62,8 @@ class Optimizer(OnDomains, Frames):
     repeats: "allow", "forbid", the largest number of pulls of one arm, or "fresh", which offers an arm again
         only after all have been tried. The default is "fresh" if the model is learned, otherwise "allow".
     max_failures: the number of failed pulls after which an arm is not offered again; None for no limit.
-    storage: the type of the stored columns; "float32" halves the memory.
+    storage: the type of the stored columns, "float64" or "float32", which halves memory and time. By default,
+        "float32" for 200 000 arms or more with at least three features, if the posterior is a sketch.
     lazy: if False, every upper bound is computed for every pick. This is slow and serves as a reference.
     minimize: search for the smallest reward instead of the largest.
     prepared: the result of `manyarms.learning.prepare` for this pool, if it has been computed already.
@@ -80,7 +83,7 @@ class Optimizer(OnDomains, Frames):
         budget: int | None = None,
         repeats: str | int | None = None,
         max_failures: int | None = 1,
-        storage: DTypeLike = np.float64,
+        storage: DTypeLike = AUTO,
         lazy: bool = True,
         minimize: bool = False,
         prepared: Prepared | None = None,
@@ -116,7 +119,12 @@ class Optimizer(OnDomains, Frames):
     # ------------------------------------------------------------------ asking and telling
 
     def ask(
-        self, n: int | None = None, *, at_most: int | None = None, eligible: ArrayLike | None = None
+        self,
+        n: int | None = None,
+        *,
+        at_most: int | None = None,
+        eligible: ArrayLike | None = None,
+        structure: BatchStructure | None = None,
     ) -> Batch:
         """The next arms to evaluate, each with a ticket.
 
@@ -126,8 +134,9 @@ class Optimizer(OnDomains, Frames):
         at_most: the largest size of a batch that the stopping rule ends.
         eligible: the arms that this batch may contain, as a boolean mask over all arms, indices or ids
             (whole numbers are always indices).
+        structure: rules for the arms of this batch together, such as one temperature for all of them.
         """
-        wanted = asking.request(self._context, self._state, n, at_most, eligible)
+        wanted = asking.request(self._context, self._state, n, at_most, eligible, structure)
         with threads_for(self.pool.n_arms):
             if self._ahead is None:
                 self._ahead = with_feedback(self._context, self._state)

@@ -73,7 +73,7 @@ class Tickets:
 
     def pending_counts(self) -> dict[int, int]:
         """The number of pending pulls of each arm that has any."""
-        return Counter(self.pending.values())
+        return Counter(self.pending.values()) if self.pending else {}
 
     def relabelled(self, label: Callable[[Ints], Ints]) -> Tickets:
         """The same tickets with arm indices mapped by `label`."""

@@ -18,6 +18,7 @@ from manyarms.federation.mailbox import Mailbox
 from manyarms.service.access import Gate
 from manyarms.service.events import Watch
 from manyarms.service.limits import Guard, Limits
+from manyarms.service.page import agents_routes as agents_pages
 from manyarms.service.page import routes as pages
 from manyarms.service.places import Folder, Place
 from manyarms.service.problems import handle_errors
@@ -36,7 +37,20 @@ from manyarms.service.routes import (
 from manyarms.service.served import Registry
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
-_PARTS = (looking, asks, tickets, results, candidates, tables, events, login, tokens, pages, agents)
+_PARTS = (
+    looking,
+    asks,
+    tickets,
+    results,
+    candidates,
+    tables,
+    events,
+    login,
+    tokens,
+    pages,
+    agents,
+    agents_pages,
+)
 ROUTERS = [each.router for each in _PARTS]
 
 
@@ -65,6 +79,7 @@ def create_app(
         if mailbox is not None:
             mailbox.close()
         stored_tokens.close()
+        place.close()
 
     app = FastAPI(
         title="manyarms",

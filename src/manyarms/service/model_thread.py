@@ -32,11 +32,15 @@ class AskRequest:
     until_gap: float | None = None
     condition: str | None = None  # on the columns
     ids: tuple[str, ...] | None = None
+    same: str | None = None  # a column
+    at_most_each: tuple[tuple[str, int], ...] = ()  # columns and limits
 
     @property
     def kind(self) -> tuple[Any, ...] | None:
         """What asks must have in common to be merged; None: this one is answered alone."""
-        return None if self.share.size is None else (self.until_gap, self.condition, self.ids)
+        if self.share.size is None or self.same is not None or self.at_most_each:
+            return None
+        return self.until_gap, self.condition, self.ids
 
 
 @dataclass
@@ -173,6 +177,7 @@ class ModelThread:
             at_most=first.at_most,
             until_gap=first.until_gap,
             eligible=campaign.eligible(first.condition, ids),
+            structure=campaign.structure(first.same, first.at_most_each),
         )
         for job, part in zip(jobs, parts, strict=True):
             job.done.set_result(part)

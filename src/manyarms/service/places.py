@@ -46,6 +46,9 @@ class Place(ABC):
     def tokens(self) -> TokenStore:
         """The tokens of this place."""
 
+    def close(self) -> None:  # noqa: B027
+        """Close the connections of this place; a later call opens them again."""
+
 
 class Folder(Place):
     """The campaign files of a folder, under the names of the files without their ending."""
@@ -138,6 +141,10 @@ class PostgresDatabase(Place):
     def tokens(self) -> TokenStore:
         """The tokens in tables of the same database."""
         return TokenStore(address(self.url).url, masked(self.url))
+
+    def close(self) -> None:
+        """Close the connection that looks up names."""
+        self._database.close()
 
 
 def place(text: str, tables: Path | None = None) -> Place:

@@ -68,6 +68,13 @@ class AskBody(Body):
     until_gap: float | None = Field(None, ge=0, allow_inf_nan=False, description="Stop at this gap.")
     eligible: Note | None = Field(None, description="Condition on the columns, such as 'price < 30'.")
     ids: Ids | None = Field(None, description="Ids of the candidates to choose from.")
+    same: Name | None = Field(None, description="Column in which all candidates have the same value.")
+    at_most_each: dict[Name, Annotated[int, Field(ge=1, le=MOST_CANDIDATES)]] | None = Field(
+        None,
+        max_length=20,
+        description="For columns: at most so many candidates of the batch share a value.",
+        examples=[{"supplier": 8}],
+    )
 
 
 class TicketAnswer(BaseModel):

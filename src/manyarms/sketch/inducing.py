@@ -27,7 +27,7 @@ class Candidates:
     update). `inclusion` holds for each arm the probability with which it entered the last draw, 0 if it was
     not drawn, and −1 if it was pulled since then. `drawn_from` is the number of different arms that the last
     draw chose from. Only rules that use the previous draw read these two. `covariance()` returns the kernel
-    matrix K of the arms.
+    matrix K of the arms. `results` holds the mean reward of each arm, for rules that prefer good arms.
     """
 
     arms: Ints
@@ -36,6 +36,7 @@ class Candidates:
     inclusion: Floats
     covariance: Callable[[], Floats]
     drawn_from: int = 0
+    results: Floats | None = None
 
 
 @dataclass(frozen=True)

@@ -66,8 +66,13 @@ def greedy(K: Floats, k: int) -> Ints:
     return order[:k]
 
 
+def default_steps(n: int, k: int) -> int:
+    """The number of steps of the chain on k of n points, 10·k·log(n/k + 2)."""
+    return int(10 * k * np.log(n / k + 2))
+
+
 def sample_chain(K: Floats, k: int, rng: np.random.Generator, steps: int | None = None) -> Ints:
-    """k indices after `steps` swaps (default 10·k·log(n/k + 2)) of the chain that starts at `greedy`.
+    """k indices after `steps` swaps (`default_steps`) of the chain that starts at `greedy`.
 
     A step proposes to replace one point by one outside and accepts with half the usual Metropolis
     probability, which makes the chain aperiodic.
@@ -78,7 +83,7 @@ def sample_chain(K: Floats, k: int, rng: np.random.Generator, steps: int | None 
         return np.sort(chosen)
     outside = np.setdiff1d(np.arange(n), chosen)
     inverse = np.linalg.inv(K[np.ix_(chosen, chosen)])
-    for _ in range(steps if steps is not None else int(10 * k * np.log(n / k + 2))):
+    for _ in range(default_steps(n, k) if steps is None else steps):
         i, j = int(rng.integers(k)), int(rng.integers(n - k))
         threshold = 2.0 * rng.random()  # above 1 half the time, in which case the chain stays in its state
         # det K_{S−i+j} / det K_S = (K⁻¹)_ii · (k_jj − k_jR K_R⁻¹ k_Rj), with R = S − i

@@ -62,6 +62,18 @@ def pivoted_cholesky(matrix: Floats, tolerance: float) -> tuple[Floats, Ints]:
     return np.tril(packed[:rank, :rank]), np.asarray(pivots[:rank] - 1, dtype=np.int64)
 
 
+def semidefinite_root(matrix: Floats) -> Floats:
+    """C with C Cᵀ equal to a positive semi-definite matrix up to rounding, and with zeros beyond its rank.
+
+    Pivoted Cholesky, which takes a tenth of the time of an eigendecomposition. It stops when what remains of
+    the diagonal is below n times the rounding error of its largest entry.
+    """
+    packed, pivots, rank, _ = _lapack().dpstrf(matrix, lower=1)
+    root: Floats = np.zeros_like(packed)
+    root[pivots - 1, :rank] = np.tril(packed)[:, :rank]
+    return root
+
+
 def backward(factor: Floats, right: Floats) -> Floats:
     """Solve Lᵀ Y = R for a lower triangular L."""
     if not len(factor):

@@ -7,7 +7,10 @@ wrappers hold it), so that several threads can work on several parts of a pool.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from manyarms.support.linalg import forward
 from manyarms.support.validation import Floats
@@ -39,7 +42,7 @@ class LowerTriangle:
             block[:] = inverse @ block
         return solution
 
-    def squares(self, right: Floats) -> Floats:
+    def squares(self, right: NDArray[np.floating[Any]]) -> Floats:
         """Σ_c (M R)_cj² for each column j of R, without storing M R."""
         total = np.zeros(right.shape[1])
         for start in range(0, len(self), _SQUARES_BLOCK):

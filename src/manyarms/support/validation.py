@@ -31,6 +31,11 @@ def _number(name: str, value: Any, fits: Callable[[float], bool], rule: str) -> 
     return number
 
 
+def finite(name: str, value: Any) -> float:
+    """A finite number."""
+    return _number(name, value, lambda _x: True, "a finite number")
+
+
 def positive(name: str, value: Any) -> float:
     """A finite number above zero."""
     return _number(name, value, lambda x: x > 0, "a positive finite number")
@@ -110,6 +115,8 @@ def as_array(name: str, values: Any) -> NDArray[Any]:
 
 def arm_indices(arms: ArrayLike, n_arms: int) -> Ints:
     """`arms` as a vector of integer indices into a pool of `n_arms`; negative indices are refused."""
+    if type(arms) is np.ndarray and arms.shape == (1,) and arms.dtype == np.int64 and 0 <= arms[0] < n_arms:
+        return arms.copy()  # the common case of a run that chooses one arm at a time
     try:
         array = np.atleast_1d(np.asarray(arms))
     except ValueError:  # ragged

@@ -22,6 +22,9 @@ from manyarms.campaigns.pool_file.understanding import Roles, place, read_cells
 from manyarms.errors import SettingsError, TableError, UnknownArmError, shown
 from manyarms.pool.pool import Pool
 from manyarms.pool.tables import check_file, row_format
+from manyarms.pool.text_format import is_text_table
+
+_MOST_CELLS = 200_000  # of a table that is kept in memory
 
 
 @dataclass(frozen=True)
@@ -73,9 +76,23 @@ class Candidates:
         cells: dict[int, dict[str, str]] = {}
         for start, end, part in zip(self.starts, self.starts[1:], self.parts, strict=False):
             mine = [arm for arm in dict.fromkeys(arms) if start <= arm < end]
-            cells |= dict(zip(mine, part.cells_of([arm - start for arm in mine]), strict=True))
+            rows = [arm - start for arm in mine]
+            known = self._small_tables.get(start)
+            cells |= dict(
+                zip(mine, [known[row] for row in rows] if known else part.cells_of(rows), strict=True)
+            )
         blank = dict.fromkeys(name for name in self.column_names() if name != self.id)
         return [{**dict.fromkeys(blank, ""), **cells[arm]} for arm in arms]
+
+    @cached_property
+    def _small_tables(self) -> dict[int, list[dict[str, str]]]:
+        """All cells of small tables of text, which would be parsed again for every batch."""
+        small = {
+            start: part
+            for start, part in zip(self.starts, self.parts, strict=False)
+            if is_text_table(part.path) and part.n_arms * len(part.column_names()) <= _MOST_CELLS
+        }
+        return {start: part.cells_of(range(part.n_arms)) for start, part in small.items()}
 
     def column_names(self) -> list[str]:
         """The names of the columns of the first table."""

@@ -44,20 +44,22 @@ class Polling:
     hub: Hub
     nodes: Nodes
     poll: float = 60.0
+    patience: float = 600.0  # seconds for an answer; a node that was killed with a question never answers it
     look: float = 0.5  # seconds between two looks for replies
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
     _asked: dict[str, int] = field(default_factory=dict)  # node by message
+    _since: dict[int, float] = field(default_factory=dict)  # when a node was asked that has not answered
     _sent: dict[int, bytes] = field(default_factory=dict)  # the last packet to each node
     _agent: dict[int, int] = field(default_factory=dict)  # the agent that has authenticated at a node
     _due: dict[int, float] = field(default_factory=dict)
     _finished: set[int] = field(default_factory=set)  # nodes that know that the run is over
 
     def run(self) -> None:
-        """Poll until every node that has taken part knows that the run is over."""
+        """Poll until every node that has taken part, and can be reached, knows that the run is over."""
         while True:
             self._ask()
-            if self._finished and self._finished >= set(self._due):
+            if self._finished and self._finished >= set(self._due) & set(self.nodes.present()):
                 return
             self.sleep(self.look)
             for reply in list(self.nodes.replies(list(self._asked))):
@@ -65,19 +67,22 @@ class Polling:
             self.hub.tick()
 
     def _ask(self) -> None:
-        now, busy = self.clock(), set(self._asked.values())
+        now = self.clock()
         for node in self.nodes.present():
-            if node in busy or node in self._finished:
+            waits = node in self._since and now - self._since[node] < self.patience
+            if waits or node in self._finished:
                 continue
             news = self.hub.news_for(self._agent[node]) if node in self._agent else None
             if news is not None or self._due.setdefault(node, now) <= now:
                 self._sent[node] = news or b""
                 self._asked[self.nodes.send(node, self._sent[node])] = node
+                self._since[node] = now
 
     def _use(self, reply: Reply) -> None:
         node = self._asked.pop(reply.question, None)
         if node is None:
             return
+        self._since.pop(node, None)
         self._due[node] = self.clock() + self.poll
         if reply.packet is None:
             _log.warning("node %s has failed: %s", node, reply.problem)

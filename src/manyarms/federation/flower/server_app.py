@@ -1,7 +1,8 @@
 """The ServerApp: a hub that polls the nodes of a Flower federation.
 
 Run configuration: `run`, the path of the run file on the machine of the SuperLink; `pool`, the table of
-candidates, if it has moved; `poll-seconds`; and `ttl-days`, how long Flower keeps a message for a node.
+candidates, if it has moved; `poll-seconds`; `patience-seconds`, after which a node that has not answered is
+asked again; and `ttl-days`, how long Flower keeps a message for a node.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from manyarms.federation.mailbox import open_hub
 
 MESSAGE_TYPE = "query.packet"
 _DAY = 86_400.0
+_SECONDS = {"poll": 60.0, "patience": 600.0}
 
 
 class GridNodes:
@@ -56,7 +58,8 @@ def main(grid: Grid, context: Context) -> None:
     hub = open_hub(Path(str(config["run"])), Path(pool) if pool else None)
     try:
         nodes = GridNodes(grid, float(config.get("ttl-days", 14.0)) * _DAY)
-        Polling(hub, nodes, poll=float(config.get("poll-seconds", 60.0))).run()
+        poll, patience = (float(config.get(f"{name}-seconds", of)) for name, of in _SECONDS.items())
+        Polling(hub, nodes, poll, patience).run()
     finally:
         hub.close()
 

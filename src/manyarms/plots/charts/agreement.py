@@ -25,7 +25,7 @@ NO_PREDICTIONS = "There are no measurements with a prediction yet."
 LEFT_OUT = "Each candidate is predicted from the results of all others."
 AT_THE_ASK = "The predictions were made when the candidates were handed out."
 PAIR, EQUAL = "measurement", "predicted = measured"
-OBSERVED, EXPECTED = "observed", "expected of a calibrated model (95 %)"
+OBSERVED, EXPECTED = "observed", "95 % band if calibrated"
 
 
 def predicted(source: Any) -> Plot:

@@ -74,6 +74,7 @@ class RemoteCampaign:
         body = {
             "n": n, "at_most": at_most, "worker": worker, "lease": lease_seconds, "until_gap": until_gap,
             "eligible": limit.condition, "ids": None if limit.ids is None else list(limit.ids),
+            "same": limit.same, "at_most_each": dict(limit.at_most) or None,
         }  # fmt: skip
         issued = self._asked({name: value for name, value in body.items() if value is not None})
         if deliver is not None:

@@ -24,6 +24,7 @@ from manyarms.plots.numbers import number
 from manyarms.plots.web import SCRIPTS, THEMES, as_json, script
 from manyarms.service.access import Caller, CampaignName, CurrentCaller, caller
 from manyarms.service.common import ToRead, registry_of
+from manyarms.service.page.agents_contents import run_line
 from manyarms.service.page.cache import PageCache
 from manyarms.service.page.contents import MOST_PREVIEWED, model_parts, rows_parts, shown_columns
 from manyarms.service.problems import described
@@ -40,13 +41,14 @@ JUMPS = {
     "top": "Top candidates", "learned": "Model", "candidates": "Excluded", "settings": "Settings",
 }  # fmt: skip
 MEANINGS = {READ: "look", ASK: "ask for batches", TELL: "record results", ADMIN: "do everything"}
-OWN = ("page.css", "login.js", "figures.js", "acts.js", "live.js")
+OWN = ("page.css", "login.js", "figures.js", "acts.js", "live.js", "agents.js", "agents.css")
 ROW_PARTS = ("headline", "tickets", "results", "excluded", "facts")
 
 _environment = Environment(
     loader=PackageLoader("manyarms.service.page"), autoescape=True, trim_blocks=True, lstrip_blocks=True
 )
 _environment.filters["figure"] = number
+_environment.filters["ago"] = lambda age: age if age == "now" else f"{age} ago"
 _environment.filters["short"] = lambda text: shortened(FORBIDDEN.sub("\ufffd", str(text)), 60)
 
 
@@ -76,7 +78,16 @@ async def campaigns(request: Request) -> Response:
     def found() -> list[dict[str, Any]]:
         return [_line(registry.find, name) for name in registry.names() if who.sees(name)]
 
-    return page("campaigns.html", caller=who, campaigns=await run_in_threadpool(found))
+    return page(
+        "campaigns.html", caller=who, campaigns=await run_in_threadpool(found),
+        runs=await run_in_threadpool(_runs, request, who),
+    )  # fmt: skip
+
+
+def _runs(request: Request, who: Caller) -> list[dict[str, Any]]:
+    """The runs of agents, for those who may look at everything."""
+    mailbox = request.app.state.mailbox
+    return [run_line(each) for each in mailbox.runs()] if mailbox and who.allows(READ, None) else []
 
 
 def _line(find: Any, name: str) -> dict[str, Any]:
@@ -125,7 +136,8 @@ def _may(who: Caller, campaign: str) -> dict[str, bool]:
     return {**own, "admin_everywhere": who.allows(ADMIN, None)}
 
 
-def _rendered(part: str, /, **contents: Any) -> str:
+def rendered(part: str, /, **contents: Any) -> str:
+    """The markup of one part of a page."""
     return FORBIDDEN.sub("\ufffd", _environment.get_template(f"{part}.html").render(**contents))
 
 
@@ -134,7 +146,7 @@ async def row_parts(served: ToRead, who: CurrentCaller, campaign: CampaignName, 
     """The parts of the page that come from the rows of the campaign."""
     rows, cache = await run_in_threadpool(_rows, served), _cache(request)
     known = {"rows": rows, "name": served.name, "may": _may(who, campaign), "model": cache.latest(served)}
-    return JSONResponse({"parts": {part: _rendered(part, **known) for part in ROW_PARTS}})
+    return JSONResponse({"parts": {part: rendered(part, **known) for part in ROW_PARTS}})
 
 
 @router.get("/page/{campaign}/model", responses=described(401, 403, 404, 503))
@@ -154,7 +166,7 @@ async def model_part(
         "rows": rows, "model": model, "name": served.name, "may": _may(who, campaign),
         "columns": shown_columns(model["preview"]), "top_columns": shown_columns(model["top"]),
     }  # fmt: skip
-    parts = {part: _rendered(part, **known) for part in ("preview", "top", "headline")}
+    parts = {part: rendered(part, **known) for part in ("preview", "top", "headline")}
     return JSONResponse({"parts": parts, "figures": model["figures"]})
 
 

@@ -72,7 +72,8 @@ def ask_request(body: AskBody, caller: str, key: str | None) -> AskRequest:
     digest = hashlib.sha256(body.model_dump_json().encode()).hexdigest()
     share = Share(body.n, body.worker, body.lease, operation_name(caller, key), digest)
     ids = None if body.ids is None else tuple(dict.fromkeys(body.ids))
-    return AskRequest(share, body.at_most, body.until_gap, body.eligible, ids)
+    limits = tuple(sorted((body.at_most_each or {}).items()))
+    return AskRequest(share, body.at_most, body.until_gap, body.eligible, ids, body.same, limits)
 
 
 @router.get(
