@@ -26,6 +26,7 @@ COMMANDS: dict[str, Any] = dict(typer.main.get_command(app).commands)
 COMMANDS |= {f"token {name}": each for name, each in COMMANDS["token"].commands.items()}
 
 # The text in `[default: …]` of every option that has one. Typer puts brackets around a described default.
+ENGINE = {"--engine": "(that of the campaign)"}
 DEFAULTS = {
     "new": {
         "--id": "(row number)",
@@ -49,8 +50,18 @@ DEFAULTS = {
         "--repeats": "(forbid)",
         "--max-failures": "(1)",
         "--storage": "(float64; float32 for large pools)",
+        "--engine": "(local)",
+        "--engine-ca": "(Dask's configuration)",
+        "--engine-cert": "(Dask's configuration)",
+        "--engine-key": "(Dask's configuration)",
     },
-    "ask": {"-n": "(the policy's stopping rule decides)", "--lease": "(never)", "--until-gap": "(never)"},
+    "ask": {
+        "-n": "(the policy's stopping rule decides)",
+        "--lease": "(never)",
+        "--until-gap": "(never)",
+        **ENGINE,
+    },
+    "status": ENGINE,
     "correct": {"--who": "(the user and the machine)"},
     "untell": {"--who": "(the user and the machine)"},
     "add": {
@@ -59,7 +70,7 @@ DEFAULTS = {
         "--decimal": "(found)",
         "--sheet": "(the only one)",
     },
-    "best": {"-k": "20"},
+    "best": {"-k": "20", **ENGINE},
     "serve": {"--host": "127.0.0.1", "--port": "8765"},
     "token new": {
         "--campaign": "(every campaign)",
@@ -67,8 +78,9 @@ DEFAULTS = {
         "--days": "(never)",
     },
     "history": {"--last": "20"},
-    "report": {"--html": "(NAME.html, after the campaign's name)", "-k": "20"},
+    "report": {"--html": "(NAME.html, after the campaign's name)", "-k": "20", **ENGINE},
     "run": {
+        **ENGINE,
         "--value-pattern": "(the last number)",
         "--workers": "1",
         "--batch": "(no rounds: a free worker never waits)",

@@ -161,7 +161,7 @@ Storage = Annotated[
 Engine = Annotated[
     str | None,
     _option("--engine", panel=_ENGINE, default=Request.engine,
-            help="local, memory, disk, recompute, or the address of a Dask scheduler, such as tls://host:8786."),
+            help="One of local, memory, disk and recompute, or the address of a Dask scheduler: tls://host:8786."),
 ]  # fmt: skip
 EngineCa = Annotated[
     str | None,

@@ -24,9 +24,7 @@ from typing import Any
 import numpy as np
 
 from manyarms.errors import InvalidParameterError, StorageFullError
-from manyarms.support.available_memory import available_memory
 from manyarms.support.column_store import PANEL, Columns, Panel
-from manyarms.support.recomputed_columns import RecomputedColumns
 from manyarms.support.validation import count
 
 WAYS = ("auto", "memory", "disk", "recompute")
@@ -65,7 +63,7 @@ class ColumnRoom:
         self._lock = Lock()
         self._used = {"memory": 0, "disk": 0}  # bytes
         self._freed: deque[tuple[str, int]] = deque()  # appended by finalizers, at any moment
-        self._recomputed: weakref.WeakSet[RecomputedColumns] = weakref.WeakSet()
+        self._recomputed: weakref.WeakSet[Columns] = weakref.WeakSet()
         self._told: set[str] = set()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -82,6 +80,8 @@ class ColumnRoom:
         if self.settings.way == "recompute" or (
             self.settings.way == "auto" and self._too_large(n_arms, dtype)
         ):
+            from manyarms.support.recomputed_columns import RecomputedColumns
+
             made = RecomputedColumns(rows, dtype)
             self._recomputed.add(made)
             return made
@@ -117,6 +117,8 @@ class ColumnRoom:
     def limit(self) -> int:
         """The bytes that columns may take in memory."""
         if self._limit is None:
+            from manyarms.support.available_memory import available_memory
+
             self._limit = int(SHARE * available_memory())
         return self._limit
 
