@@ -224,7 +224,7 @@ class Sparse(Policy):
 
     oversampling: float | str = 2.0
     inducing: str = "fresh"
-    compaction: float = 2.0
+    compaction: float = 4.0
     max_inducing: int | None = None
 
     def __post_init__(self) -> None:
