@@ -165,12 +165,19 @@ def campaigns() -> Stage:
     def prepare() -> None:
         smiles = ["C" * n for n in range(1, 60)] + [f"O{'C' * n}O" for n in range(1, 60)]
         smiles[17], smiles[34] = smiles[34], smiles[17]
-        table("molecules.csv", [{"code": f"M-{i}", "smiles": text} for i, text in enumerate(smiles)])
+        rows = [{"code": f"M-{i}", "smiles": text} for i, text in enumerate(smiles)]
+        table("molecules.csv", rows)
+        more = {"temperature": (20, 40), "supplier": "abcdefghijkl", "instrument": "wxyz"}
+        places = [{name: kinds[i % len(kinds)] for name, kinds in more.items()} for i in range(len(rows))]
+        table("plates.csv", [row | place for row, place in zip(rows, places, strict=True)])
         program("dock", 'echo "${#1}"')
 
     def ticket() -> str:
         history = manyarms("history", "screen.db", "--json")
         return re.findall(r'"ticket": "(\d+-\w+)"', history)[-1]
+
+    def plates() -> None:
+        manyarms("new", "plates.db", "--pool", "plates.csv", "--id", "code", "--smiles", "smiles")
 
     def fixes() -> None:
         table("fixes.csv", [{"code": "M-3", "value": 5}])
@@ -181,9 +188,14 @@ def campaigns() -> Stage:
 
     return Stage(
         prepare,
-        examples={"7-k3f5m": ticket},
+        examples={
+            "7-k3f5m": ticket,
+            "screen.db -n 96 --same": "plates.db -n 24 --same",
+            "screen.db -n 96 --at-most": "plates.db -n 24 --at-most",
+        },
         measure=lambda row: len(row["smiles"]),
         first={
+            "manyarms ask plates.db -n 24 --same": plates,
             "manyarms correct screen.db fixes.csv": fixes,
             "manyarms untell screen.db wrong.csv": wrong,
         },

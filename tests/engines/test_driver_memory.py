@@ -17,7 +17,7 @@ import manyarms as ma
 from manyarms.engines.base import cuts
 from manyarms.support.column_room import ColumnRoom, StorageSettings
 
-SMALL, LARGE = 1 << 15, 1 << 17
+SMALL, LARGE = 1 << 17, 1 << 19  # pools in which the contest for the highest bound reaches its limit
 KERNEL = ma.RBF(0.5)
 POLICIES = {
     "BKB": ma.BKB(kernel=KERNEL, noise_std=0.1),
