@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from benchmarks import continuous
 
+from benchmarks import continuous
 from manyarms.problems.on_boxes import BOX_PROBLEMS
 
 MINIMISERS = {

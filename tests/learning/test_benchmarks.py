@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import Row, decisions, further, learning
 
+from benchmarks import Row, decisions, further, learning
 from manyarms import Pool
 from manyarms.errors import MissingDataError
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from benchmarks import discover, peers, slopes
 
+from benchmarks import discover, peers, slopes
 from manyarms.reproduce.curves import labels
 
 

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from tests.runs import Problem
 
 import manyarms as ma
 from manyarms.errors import AllFailedError, InvalidParameterError
+from tests.runs import Problem
 
 
 def test_a_draw_is_that_of_sgpts_and_ignores_pending_pulls():

@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 
 import pytest
+
 from benchmarks import Row, at_least, at_most, discover, foundation, guarantees, passes, select
 from benchmarks.__main__ import main, table
 

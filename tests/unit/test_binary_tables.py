@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.tables import COLUMNS, TEXT, VALUES, refused, written
 
 from manyarms import Pool
 from manyarms.errors import InvalidIdError, MissingExtraError
+from tests.tables import COLUMNS, TEXT, VALUES, refused, written
 
 
 @pytest.fixture

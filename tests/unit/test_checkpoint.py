@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.runs import Problem
 
 import manyarms as ma
 from manyarms import errors
 from manyarms.support import archive as archive_module
+from tests.runs import Problem
 
 POLICIES = {
     "bbkb": lambda p: ma.BBKB(**p.settings()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from benchmarks import Row, discover, features
 from benchmarks.feature_figure import draw
 

@@ -10,10 +10,10 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from tests.runs import Problem
 
 import manyarms as ma
 from manyarms import errors
+from tests.runs import Problem
 
 
 def value_of(arm: ma.Arm) -> float:

@@ -6,11 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from tests.runs import Problem
 
 import manyarms as ma
 from manyarms import errors
 from manyarms.posterior.hallucination import Hallucination
+from tests.runs import Problem
 
 
 @pytest.fixture

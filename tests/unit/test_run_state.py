@@ -9,12 +9,12 @@ from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
-from tests.runs import Problem
 
 import manyarms as ma
 from manyarms.run.asking import asked, request
 from manyarms.run.feedback import with_feedback
 from manyarms.run.telling import told
+from tests.runs import Problem
 
 POLICIES = {
     "learned": None,

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.tables import COLUMNS, TEXT, VALUES, refused, written
 
 from manyarms import Pool
 from manyarms.errors import DuplicateIdError, TableError
 from manyarms.pool.tables import read_table
+from tests.tables import COLUMNS, TEXT, VALUES, refused, written
 
 
 @pytest.fixture
