@@ -84,7 +84,7 @@ class Service:
         self.process = subprocess.Popen(
             [*COMMAND, "serve", self._place, "--port", str(self.port), "--json", *self._options],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONUNBUFFERED": ""},
         )  # fmt: skip
         assert self.process.stdout is not None
         line = self.process.stdout.readline()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import webbrowser
 from pathlib import Path
 from typing import Annotated
@@ -43,7 +44,7 @@ def _open_page(folder: Path, port: int, browser: bool) -> None:
     def ready(address: str) -> None:
         page = f"{address}/page/demo"
         say(f"The live page of the campaign is {page}. Press Ctrl-C to stop.")
-        typer.get_text_stream("stdout").flush()
+        sys.stdout.flush()
         if browser:
             webbrowser.open(page)
 

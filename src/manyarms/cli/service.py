@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -79,7 +80,7 @@ def serve(
             )
             if is_open:
                 say("No token exists, so everyone on this machine may use it; see `manyarms token --help`.")
-        typer.get_text_stream("stdout").flush()
+        sys.stdout.flush()
 
     where = Listening(host, port, certificate, key, tuple(allow_host or ()), client_authority)
     serve_campaigns(found, where, on_ready=ready)
