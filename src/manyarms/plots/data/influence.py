@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from manyarms.embeddings.nystrom import covariances
 from manyarms.errors import InvalidParameterError, NothingToPlotError
-from manyarms.plots.columns import Column
+from manyarms.pool.columns import Column
 from manyarms.plots.data.agreement import NINETY
 from manyarms.plots.view import ModelView, RunView
 from manyarms.posterior.posterior import Posterior
