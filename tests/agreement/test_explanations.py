@@ -1,4 +1,4 @@
-"""Explanations against plain loops: predictions, neighbours by the kernel, and what each column contributes."""
+"""Explanations against plain loops: predictions, neighbours by the kernel, and what columns contribute."""
 
 from __future__ import annotations
 

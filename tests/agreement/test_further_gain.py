@@ -1,4 +1,4 @@
-"""The expected gain of further measurements against a plain simulation with dense matrices; units and sign."""
+"""The expected gain of measurements against a plain simulation with dense matrices; units and sign."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_minimising_and_units_change_only_the_scale():
 
 
 def test_the_mean_of_a_transformed_normal_variable():
-    """Equally likely values stand for the variable: exact where rewards are not bent, close for exponentials."""
+    """Equally likely values stand for the variable: close to the mean of many draws of an exponential."""
     problem = Problem(7, n_arms=80)
     arms = np.arange(40)
     opt = ma.Optimizer(problem.pool, seed=0)

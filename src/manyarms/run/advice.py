@@ -16,11 +16,12 @@ from manyarms.support.validation import count
 class Advice:
     """The methods `expected_gain` and `explain` of a run. They change nothing."""
 
-    def expected_gain(self, n: int | None = None) -> ExpectedGain:
+    def expected_gain(self, n: int | None = None, *, eligible: ArrayLike | None = None) -> ExpectedGain:
         """How much n further measurements are expected to improve the best arm found.
 
         n: the number of measurements, chosen as `ask(n)` would choose them now, as one batch. Without n, the
             batch that `ask()` would hand out.
+        eligible: the arms that may be measured, as in `ask`.
 
         It is an expectation under the model, from every result recorded so far (theory §4.13).
         """
@@ -29,7 +30,7 @@ class Advice:
             raise InvalidParameterError("domain", run.domain, "a pool: there is no such estimate for a box")
         state = run._looked_ahead()
         with threads_for(run.pool.n_arms):
-            return expected_gain(run.context, state, n)
+            return expected_gain(run.context, state, n, eligible)
 
     def explain(self, arms: ArrayLike, neighbours: int = NEIGHBOURS) -> list[Explanation]:
         """Why these arms: predictions, the measured arms most like each, and what its columns contribute.

@@ -1,7 +1,7 @@
 """What each column of a candidate contributes to its prediction (theory §4.14).
 
-The question is what the prediction would be if one column had another value. The model answers it at a feature
-row that need not be in the pool.
+The question is what the prediction would be if one column had another value. The model answers it at a
+feature row that need not be in the pool.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from manyarms.run.reward_scale import RewardScale
 from manyarms.support.validation import Floats, Ints
 
 AVERAGED = 64  # candidates of the pool that a column's values are taken from
-_FEWEST, _MOST_ROWS = 8, 20_000  # the fewest, if there are very many columns; predictions for all arms
+_FEWEST, _MOST_ROWS = 8, 20_000  # the fewest, if there are very many columns; predictions for _TOGETHER arms
+_TOGETHER = 50  # arms whose rows are in memory at the same time
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,23 @@ def column_effects(
 
     `pool` has the user's features, and `best` is the arm to compare with.
     """
-    model = _Predictions(context, belief)
-    rows, of_best = pool.take(arms), pool.take(np.array([best]))
-    others = _sample(pool, len(arms) * len(columns))
+    model, of_best = _Predictions(context, belief), pool.take(np.array([best]))
+    others = _sample(pool, min(len(arms), _TOGETHER) * len(columns))
+    parts = [pool.take(arms[start : start + _TOGETHER]) for start in range(0, len(arms), _TOGETHER)]
+    return [each for rows in parts for each in _of_rows(model, columns, rows, of_best, others, context.sign)]
+
+
+def _of_rows(
+    model: _Predictions,
+    columns: Sequence[Column],
+    rows: NDArray[Any],
+    of_best: NDArray[Any],
+    others: NDArray[Any],
+    sign: float,
+) -> list[tuple[ColumnEffect, ...]]:
+    """The same for a few feature rows."""
     now = model.of(rows)
-    found: list[list[ColumnEffect]] = [[] for _ in arms]
+    found: list[list[ColumnEffect]] = [[] for _ in rows]
     for column in columns:
         usual = model.of(_replaced(rows, column, others)).reshape(len(rows), -1).mean(axis=1)
         as_best = model.of(_replaced(rows, column, of_best))
@@ -61,7 +74,7 @@ def column_effects(
                 value, other = _value(column, rows[place]), _value(column, of_best[0])
                 effects.append(ColumnEffect(column.name, value, against[0], other, against[1]))
     for effects in found:
-        effects.sort(key=lambda each: -context.sign * each.against_pool)
+        effects.sort(key=lambda each: -sign * each.against_pool)
     return [tuple(effects) for effects in found]
 
 

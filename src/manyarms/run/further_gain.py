@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
@@ -48,14 +49,14 @@ class ExpectedGain:
     std_error: float
 
 
-def expected_gain(context: RunContext, state: RunState, n: int | None) -> ExpectedGain:
+def expected_gain(context: RunContext, state: RunState, n: int | None, eligible: Any = None) -> ExpectedGain:
     """The gain of the batch that `ask(n)` would hand out in this state, which has used every result."""
     if not len(state.history):
         raise NoResultsError("no result has been recorded yet, so there is no best arm that could improve")
     if isinstance(n, int) and n > MOST_MEASUREMENTS:
         raise InvalidParameterError("n", n, f"at most {MOST_MEASUREMENTS}")
     at_most = MOST_MEASUREMENTS if n is None else None
-    _, batch = asking.asked(context, state, asking.request(context, state, n, at_most, None))
+    _, batch = asking.asked(context, state, asking.request(context, state, n, at_most, eligible))
     return gain_of(context, state, batch.arms)
 
 
