@@ -19,11 +19,12 @@ from tests.campaigns.support import LEARNED, cli, made, results, step
 
 @pytest.fixture
 def mixed(tmp_path):
-    """A campaign with numbers, one of them with gaps, and a category, told with 40 results to be minimised."""
+    """A campaign with numbers, one of them with gaps, and a category, and 40 results to be minimised."""
     rng = np.random.default_rng(2)
     rows = []
     for arm in range(150):
-        heat, gap, solvent = rng.uniform(20, 80), rng.uniform(0, 1), rng.choice(["water", "dmso", "thf"])
+        heat, gap = rng.uniform(20, 80), rng.uniform(0, 1)
+        solvent = rng.choice(["water", "dmso", "thf"])
         missing = "" if arm % 9 == 0 else f"{gap:.2f}"
         rows.append([f"r{arm}", f"{heat:.1f}", missing, solvent, "a remark"])
     with open(tmp_path / "pool.csv", "w", newline="", encoding="utf-8") as stream:
@@ -83,8 +84,7 @@ def test_units_of_a_given_kernel_are_converted(tmp_path):
             issued = campaign.ask(12)
             values = [scale * (5 - float(each.columns["x1"])) for each in issued]
             told = [
-                ReportedResult("", each.ticket, None, value)
-                for each, value in zip(issued, values, strict=True)
+                ReportedResult("", None, each.id, value) for each, value in zip(issued, values, strict=True)
             ]
             campaign.tell_rows(told)
             found.append(queries.explain(campaign, ["arm 3"])[0])
