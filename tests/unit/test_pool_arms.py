@@ -270,3 +270,46 @@ def test_the_digest_is_a_matter_of_content() -> None:
 def test_objects_known_only_by_their_address_have_no_digest(thing: Any) -> None:
     with pytest.raises(InvalidFeaturesError, match="__repr__"):
         _ = Pool([thing, {}]).digest
+
+
+def test_completions_agree_with_trying_everything():
+    """Random cells with three limits: a pick is allowed exactly if some set of picks completes the batch."""
+    from itertools import product
+
+    from manyarms.pool.completion import Cells, Completion
+
+    rng, refusals = np.random.default_rng(4), 0
+    for _ in range(60):
+        groups = [rng.integers(3, size=8) for _ in range(3)]
+        cells = Cells.of(groups, [3, 3, 3])
+        times = rng.integers(0, 3, size=8)
+        available = np.bincount(cells.of_arms, times, len(cells.groups)).astype(int)
+        left, needed = [rng.integers(0, 4, size=3) for _ in range(3)], int(rng.integers(2, 6))
+
+        def ways(available, left, needed, cells=cells):
+            for picks in product(*(range(n + 1) for n in available)):
+                fits = all(
+                    (np.bincount(cells.groups[:, i], picks, 3) <= each).all() for i, each in enumerate(left)
+                )
+                if sum(picks) == needed and fits:
+                    yield np.array(picks)
+
+        found = Completion(cells, available, left, needed)
+        every = list(ways(available, left, needed))
+        assert found.possible == bool(every)
+        while found.possible and found.needed > 0:
+            safe = [bool(any(plan[cell] for plan in every)) for cell in range(len(available))]
+            for arm in range(8):
+                cell = cells.of_arms[arm]
+                has_room = all(each[groups[i][arm]] > 0 for i, each in enumerate(left))
+                if available[cell] and has_room:
+                    assert found.copy().allows(arm) == safe[cell]
+                    refusals += not safe[cell]
+            arm = int(rng.choice([arm for arm in range(8) if safe[cells.of_arms[arm]]]))
+            found.take(arm)
+            found.fewer(arm, 1)
+            available[cells.of_arms[arm]] -= 1
+            left = [each - (np.arange(3) == groups[i][arm]) for i, each in enumerate(left)]
+            needed -= 1
+            every = list(ways(available, left, needed))
+    assert refusals > 50, "hardly any pick was unsafe"

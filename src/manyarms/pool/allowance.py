@@ -6,7 +6,6 @@ import copy
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -56,9 +55,9 @@ class Allowance:
     """The number of times that each arm may still be chosen (infinite if there is no limit).
 
     Most arms share one number; the others are exceptions. A `mask` that the caller gives excludes arms. With
-    `limits`, a group of arms is excluded as soon as enough of them have been chosen, and with several limits
-    also an arm after which the batch, of `needed` arms, could not be completed. Only the mask and the groups
-    of the limits, if there are any, have the size of the pool.
+    `limits`, a group of arms is excluded as soon as enough of them have been chosen. With several limits, an
+    arm may also leave a batch of `needed` arms that cannot be completed; `confirms` says so. Only the mask
+    and the groups of the limits, if there are any, have the size of the pool.
     """
 
     def __init__(
@@ -84,8 +83,6 @@ class Allowance:
             self._limits = np.fromiter(given.values(), dtype=np.float64, count=len(given))[order]
         self._needed = needed
         self._completion = self._begun() if len(self._limited) > 1 and needed > 1 else None
-        if self._completion is not None and self._completion.possible:
-            self._close_unsafe(None)
 
     def _begun(self) -> Completion:
         """What is needed to complete the batch, before any arm was chosen."""
@@ -106,13 +103,6 @@ class Allowance:
         if self.mask is not None:
             times[~self.mask] = 0.0
         return np.asarray(times)
-
-    def _close_unsafe(self, before: Any) -> None:
-        """Exclude the arms after which the batch could not be completed, if these are others than before."""
-        now = self._completion
-        if now is not None and now.safe is not before and not now.safe.all():
-            safe = now.safe[now.cells.of_arms]
-            self.mask = safe if self.mask is None else self.mask & safe
 
     @classmethod
     def of(cls, times: ArrayLike) -> Allowance:
@@ -138,16 +128,20 @@ class Allowance:
     def close(self, arms: Iterable[int]) -> None:
         """Exclude these arms."""
         closed = {int(arm): 0.0 for arm in arms}
-        if self._completion is None:
-            self._changed |= closed
-            return
-        before = self._completion.safe
-        for arm in closed:
-            if self.mask is None or self.mask[arm]:
-                self._completion.fewer(arm, int(min(self._times_of(arm), self._needed)))
-            self._changed[arm] = 0.0
-        self._completion.look()
-        self._close_unsafe(before)
+        if self._completion is not None:
+            for arm in closed:
+                if self.mask is None or self.mask[arm]:
+                    self._completion.fewer(arm, int(min(self._times_of(arm), self._needed)))
+        self._changed |= closed
+
+    def confirms(self, arm: int) -> bool:
+        """Whether the batch can be completed after this arm; if not, the arm is excluded."""
+        now = self._completion
+        if now is None or now.allows(arm):
+            return True
+        open_cells = now.refused(arm)[now.cells.of_arms]
+        self.mask = open_cells if self.mask is None else self.mask & open_cells
+        return False
 
     def take(self, arms: Iterable[int]) -> None:
         """Count each of these arms as chosen once more."""
@@ -155,7 +149,10 @@ class Allowance:
             now = self._times_of(int(arm))
             if now != math.inf:
                 self._changed[int(arm)] = now - 1.0
-            self._complete_after(int(arm), now)
+            if self._completion is not None:
+                self._completion.take(arm)
+                if now <= self._needed:
+                    self._completion.fewer(arm, 1)
             for limit, taken in zip(self._limited, self._taken, strict=True):
                 group = limit.groups[arm]
                 taken[group] += 1
@@ -163,22 +160,11 @@ class Allowance:
                     others = limit.groups != group  # a new mask: copies of this allowance share the old one
                     self.mask = others if self.mask is None else self.mask & others
 
-    def _complete_after(self, arm: int, times: float) -> None:
-        """See to it that the batch can be completed after this arm, which had so many picks."""
-        if self._completion is None:
-            return
-        before = self._completion.safe
-        if times <= self._needed:
-            self._completion.fewer(arm, 1)
-        self._completion.take(arm)
-        self._completion.look()
-        self._close_unsafe(before)
-
     def take_possible(self, arms: Iterable[int]) -> list[int]:
         """Take these arms in order, leaving out those that may not be chosen any more; returns the others."""
         taken = []
         for arm in arms:
-            if self[arm] > 0:
+            if self[arm] > 0 and self.confirms(arm):
                 self.take([arm])
                 taken.append(arm)
         return taken
