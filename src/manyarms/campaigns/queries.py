@@ -153,9 +153,14 @@ def certificate(campaign: Campaign) -> dict[str, Any] | None:
     return certificate_in_units(*campaign.current(snapshot(campaign)), campaign.settings)
 
 
-def expected_gains(campaign: Campaign, seen: Snapshot, run: Optimizer, units: Units) -> dict[str, Any] | None:
-    """What further batches like the last one are expected to add, by a run that has used every result."""
-    size = batch_size(batches(campaign))
+def expected_gains(
+    campaign: Campaign, seen: Snapshot, run: Optimizer, units: Units, size: int | None = None
+) -> dict[str, Any] | None:
+    """What further batches of a size are expected to add, by a run that has used every result.
+
+    By default they are as large as the last one.
+    """
+    size = batch_size(batches(campaign)) if size is None else size
     mask = None
     if seen.excluded:
         mask = np.ones(run.pool.n_arms, dtype=bool)
