@@ -228,10 +228,10 @@ class Campaign(CampaignCandidates):
     def _proposed(self, seen: Snapshot, order: Order) -> _Ready:
         started = time.perf_counter()
         self._keep_up(seen.n_arms)
-        self.check_columns(seen)
+        warnings = self.check_columns(seen)
         now = self.current(seen)
         try:
-            proposal = propose(self.settings, now, seen, order)
+            proposal = propose(self.settings, now, seen, order, warnings)
         except SchedulerLostError as problem:
             self._disconnect()
             raise lost_scheduler(problem) from problem

@@ -12,7 +12,7 @@ import numpy as np
 from manyarms.campaigns.assumptions import Units
 from manyarms.campaigns.eligible import Mask, column_labels, eligible_by_condition
 from manyarms.campaigns.engine_settings import ConnectedEngine, lost_scheduler
-from manyarms.campaigns.leakage import check_no_column_holds_results
+from manyarms.campaigns.leakage import check_no_column_holds_results, resembling_columns
 from manyarms.campaigns.next_batch import ModelInput, current, values_of
 from manyarms.campaigns.pool_file.fingerprints import ProgressCallback
 from manyarms.campaigns.pool_file.parts import Candidates, fitting_source, joined
@@ -209,10 +209,15 @@ class CampaignCandidates:
         missing: Mapping[str, str] = {name: "" for name in names if name not in arms}
         return arms | self.source.arms_of(missing) if missing else arms
 
-    def check_columns(self, seen: Snapshot) -> None:
-        """Raise an error if a column that the user did not choose as a feature holds the results."""
-        if not self.settings.features_chosen and not self.settings.source.molecular:
-            check_no_column_holds_results(self.pool, values_of(seen))
+    def check_columns(self, seen: Snapshot) -> tuple[str, ...]:
+        """Raise an error if a column that the user did not choose as a feature holds the results.
+
+        Returns warnings of columns that resemble the results.
+        """
+        if self.settings.features_chosen or self.settings.source.molecular:
+            return ()
+        check_no_column_holds_results(self.pool, values_of(seen))
+        return resembling_columns(self.pool, values_of(seen))
 
     def eligible(self, condition: str | None = None, ids: Mapping[str, str] | None = None) -> Mask | None:
         """The candidates that satisfy a condition on the columns and have one of these ids, as a mask."""

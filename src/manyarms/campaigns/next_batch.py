@@ -219,11 +219,12 @@ def propose(
     now: tuple[Optimizer, Units],
     seen: Snapshot,
     order: Order,
+    warnings: tuple[str, ...] = (),
 ) -> Proposal:
     """The next batch of a run: ended by the stopping rule, limited to `at_most`, or of exactly n candidates.
 
     It is an error if the gap of the certificate is already at most `until_gap`, or if the batch is expected
-    to add at most `until_gain`.
+    to add at most `until_gain`. `warnings` about the table are stored with the state.
     """
     run, units = now
     before = run.state
@@ -242,7 +243,7 @@ def propose(
         "effective_dimension": float(record.effective_dimension), **_best(run, units),
     }  # fmt: skip
     names = [str(id) for id in batch.ids]
-    saved = replace(run.compact(), certificate=certificate, outlook=outlook)
+    saved = replace(run.compact(), certificate=certificate, outlook=outlook, warnings=warnings)
     predictions = _predictions(run, units, batch.arms)
     return Proposal(batch, names, predictions, facts, saved.to_bytes(), outlook)
 

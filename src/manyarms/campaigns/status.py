@@ -34,11 +34,12 @@ def status(
     settings, results, asked = campaign.settings, history(campaign), batches(campaign)
     counts, seen = ticket_counts(campaign), snapshot(campaign)
     n_arms = seen.n_arms
-    if seen.state is not None and (model is None or certificate is None):
+    warnings: tuple[str, ...] = ()
+    if seen.state is not None:
         saved = CompactState.from_bytes(seen.state)
         if model is None:
             model, n_arms = saved.model, saved.n_arms
-        expected = expected if certificate else saved.outlook
+        expected, warnings = (expected if certificate else saved.outlook), saved.warnings
         certificate = certificate or saved.certificate
     rewards = [(arm, settings.sign * value) for arm, value in values_of(seen)]
     return {
@@ -71,6 +72,7 @@ def status(
         "last_batch": asked[-1] if asked else None,
         "certificate": with_batches(certificate, [each["ended_because"] for each in asked]),
         "expected_gain": expected,
+        "warnings": list(warnings),
         "assumptions": _assumptions(settings, model, seen),
     }  # fmt: skip
 
@@ -140,6 +142,7 @@ def status_lines(found: dict[str, Any]) -> list[tuple[str, str]]:
                       f"{last['seconds']:.2f} s"))  # fmt: skip
     lines += certificate_lines(found["certificate"], found["goal"])
     lines += outlook_lines(found.get("expected_gain"))
+    lines += [("warning", each.removeprefix("warning: ")) for each in found.get("warnings", ())]
     return lines + [("assumed", sentence) for sentence in found["assumptions"]]
 
 

@@ -15,7 +15,7 @@ from manyarms.campaigns.access import CampaignAccess, Eligible
 from manyarms.campaigns.batch_file import EXPLAINED, batch_lines, write_batch
 from manyarms.campaigns.eligible import ids_in_file
 from manyarms.campaigns.orders import Issued
-from manyarms.campaigns.text import counted, masked
+from manyarms.campaigns.text import counted, masked, one_line
 from manyarms.cli.opening import opened
 from manyarms.cli.output import (
     SHOWN_COLUMNS,
@@ -145,6 +145,8 @@ def ask(
         delivery.settle()
         if not as_json:
             _show_batch(issued, masked(campaign), found.form.id_column, out)
+            for warning in found.status()["warnings"]:
+                print(f"manyarms: {one_line(warning)}", file=sys.stderr)
 
 
 def _limits(given: list[str]) -> tuple[int | None, tuple[tuple[str, int], ...]]:

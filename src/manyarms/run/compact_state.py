@@ -53,6 +53,7 @@ class CompactState:
     n_feedbacks: int
     certificate: dict[str, Any] | None = None  # in the user's units, as of the feedback of this state
     outlook: dict[str, Any] | None = None  # what the last batch was expected to add, in the user's units
+    warnings: tuple[str, ...] = ()  # about the table, as of the last ask
 
     @classmethod
     def of(cls, context: RunContext, state: RunState) -> CompactState:
@@ -173,6 +174,7 @@ class CompactState:
                 "design": None if self.design is None else list(self.design),
                 "certificate": self.certificate,
                 "outlook": self.outlook,
+                "warnings": list(self.warnings),
                 **{name: getattr(self, name) for name in _COUNTERS},
             },
         )
@@ -207,6 +209,7 @@ class CompactState:
             design=None if design is None else tuple(design),
             certificate=plain.get("certificate"),
             outlook=plain.get("outlook"),
+            warnings=tuple(plain.get("warnings", ())),
             **{name: plain[name] for name in _COUNTERS},
         )
 
