@@ -8,6 +8,7 @@ commands are not run here and which other tests run them.
 from __future__ import annotations
 
 import csv
+import math
 import os
 import re
 import shutil
@@ -203,13 +204,20 @@ def campaigns() -> Stage:
 
 
 def recipes() -> Stage:
-    """A table of 110 recipes, and a person who measures them."""
+    """A table of 600 recipes, and a person who measures them, with noise."""
+
+    def prepare() -> None:
+        rows: list[dict[str, object]] = [
+            {"name": f"c{i}", "x1": i % 25, "x2": 7 * i % 24, "x3": 11 * i % 31} for i in range(600)
+        ]
+        table("recipes.csv", rows)
 
     def value(row: Row) -> float:
+        x1, x2, x3 = (float(row[name]) for name in ("x1", "x2", "x3"))
         noise = 37 * int(row["name"][1:]) % 11 / 10
-        return 5 - ((float(row["x1"]) - 6) / 4) ** 2 + float(row["x2"]) / 20 + noise
+        return 5 * math.sin(x1 / 4) + 3 * math.cos(x2 / 5 + x3 / 9) + noise
 
-    return Stage(lambda: table("recipes.csv", points(110)), measure=value)
+    return Stage(prepare, measure=value)
 
 
 def service() -> Stage:

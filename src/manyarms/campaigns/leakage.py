@@ -54,8 +54,8 @@ def check_no_column_holds_results(pool: Pool, values: Sequence[tuple[int, float]
         column, n = _named(pool, int(found[0])), len(known[1])
         raise LeakingColumnError(
             f"column {column} of the table is a feature, and the {n} results so far are an exact linear "
-            "function of it: it seems to hold the results themselves. Create the campaign again and name the columns "
-            "that are known before a measurement with --features (also this one if it is)"
+            "function of it: it seems to hold the results themselves. Create the campaign again and name the "
+            "columns that are known before a measurement with --features (also this one if it is)"
         )
 
 
