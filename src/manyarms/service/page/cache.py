@@ -20,7 +20,7 @@ class PageCache:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._latest: dict[str, tuple[tuple[str, int], Future[Parts]]] = {}
+        self._latest: dict[str, tuple[tuple[ServedCampaign, str, int], Future[Parts]]] = {}
 
     def model(
         self, served: ServedCampaign, size: int | None, compute: Callable[[Campaign, int], Parts]
@@ -28,7 +28,7 @@ class PageCache:
         """The parts for the present state, in the thread of the model."""
         now = counters(served)
         wanted = max(1, min(size or DEFAULT_SIZE, MOST_PREVIEWED))
-        key = (now.id, wanted)
+        key = (served, now.id, wanted)
         with self._lock:
             known = self._latest.get(served.name)
             if known is not None and known[0] == key and not _has_failed(known[1]):
@@ -41,7 +41,7 @@ class PageCache:
         """The parts that were computed last, if they are there."""
         with self._lock:
             known = self._latest.get(served.name)
-        if known is None or not known[1].done() or _has_failed(known[1]):
+        if known is None or known[0][0] is not served or not known[1].done() or _has_failed(known[1]):
             return None
         return known[1].result()
 
