@@ -119,8 +119,9 @@ class OverPool:
         asked, values, rows = arms.tobytes(), self._last_values, self._last_rows
         if values is not None and rows is not None and values[0] == rows[0] == asked:
             return values[1]
-        self._last_values, self._last_rows = ((asked, found) for found in self._ask_for_both(arms))
-        return self._last_values[1]
+        known, z = self._ask_for_both(arms)
+        self._last_values, self._last_rows = (asked, known), (asked, z)
+        return known
 
     def _ask_for_both(self, arms: Ints) -> tuple[ArmValues, Floats]:
         parts = self._where("look", arms)
