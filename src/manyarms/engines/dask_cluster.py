@@ -110,6 +110,11 @@ class Cluster:
             self._scheduler_info()  # if the scheduler is gone too, nothing can be made again
         return found
 
+    def _together(self, calls: Sequence[Any]) -> list[Any]:
+        sync: Any = self.client.sync
+        outcomes: list[Any] = sync(_outcomes, calls, callback_timeout=_PATIENCE)
+        return outcomes
+
     def _scheduler_info(self) -> dict[str, Any]:
         try:
             if self.client.status != "running":
@@ -127,7 +132,7 @@ class Cluster:
         )
 
 
-async def _together(calls: Sequence[Any]) -> list[Any]:
+async def _outcomes(calls: Sequence[Any]) -> list[Any]:
     """What each of these calls gave, or the exception that it ended with."""
     return list(await asyncio.gather(*calls, return_exceptions=True))
 
