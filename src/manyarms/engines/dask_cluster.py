@@ -94,9 +94,7 @@ class Cluster:
         found: list[Any] = [None] * len(calls)
         while waiting:
             try:
-                outcomes = self.client.sync(
-                    _together, [calls[i] for i in waiting], callback_timeout=_PATIENCE
-                )
+                outcomes = self._together([calls[i] for i in waiting])
             except TimeoutError:
                 workers = self._scheduler_info()["workers"]
                 waiting = [i for i in waiting if homes[i] in workers or calls[i].done()]
