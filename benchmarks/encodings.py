@@ -50,7 +50,7 @@ def architecture() -> Loaded:
 
 
 def dna() -> Loaded:
-    """All 65 536 strings of eight letters: an effect of each position and of pairs of positions, with noise."""
+    """All 65 536 strings of eight letters: effects of positions and of pairs of positions, with noise."""
     rng = np.random.default_rng(21)
     codes = np.array(list(itertools.product(range(4), repeat=8)))
     value = rng.normal(size=(8, 4))[np.arange(8), codes].sum(axis=1)
@@ -77,11 +77,11 @@ def _indicator_frame(numbers: np.ndarray, names: Sequence[str]) -> pd.DataFrame:
 
 
 def _tiles() -> tuple[np.ndarray, np.ndarray]:
-    """20 736 settings of a made-up GPU kernel: minus the log of a run time with ridges between its columns."""
+    """20 736 settings of a made-up GPU kernel: minus the log of a run time with ridges."""
     levels = (16, 32, 64, 128, 256, 512), (1, 2, 4, 8, 16, 32), (1, 2, 3, 4, 5, 6, 7, 8), (1, 2, 4, 8), (
         0, 1, 2), (1, 2, 4, 8, 16, 32)  # fmt: skip
     grid = np.array(list(itertools.product(*levels)))
-    x, y, tile, vector, stage, unroll = np.log2(grid + (grid == 0)).T
+    x, y, tile, vector, _, unroll = np.log2(grid + (grid == 0)).T
     threads = x + y
     occupancy = -0.25 * (threads - 7.5) ** 2 - 0.3 * np.maximum(threads - 9.0, 0.0) ** 2
     registers = np.log2(grid[:, 2] * grid[:, 3] * (1 + 0.2 * grid[:, 5]))

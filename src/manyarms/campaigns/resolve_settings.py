@@ -92,7 +92,10 @@ def prepared_for(source: Source, pool: Pool) -> Prepared:
     behind = source.blocks(pool.names or [])
     beside_numbers = set(behind) > set(source.categories)
     if source.categories and beside_numbers:  # categories alone are one-hot blocks, which `prepare` detects
-        return from_numbers(pool, columns_of(pool), np.array(behind))
+        labels = [
+            name.removeprefix(f"{column} = ") for name, column in zip(pool.names or [], behind, strict=True)
+        ]
+        return from_numbers(pool, columns_of(pool), np.array(behind), labels=labels)
     return prepare(pool)
 
 

@@ -89,14 +89,14 @@ def columns_of(pool: Pool) -> list[Column]:
         highest = np.maximum(highest, block.max(axis=0))
         if block.dtype.kind == "f":
             integral &= (block == np.floor(block)).all(axis=0)
-    sample = _sample(pool)
+    sample = sampled_rows(pool)
     return [
         _column(pool, j, sample[:, j], float(lowest[j]), float(highest[j]), bool(integral[j]))
         for j in range(pool.n_features)
     ]
 
 
-def _sample(pool: Pool) -> Floats:
+def sampled_rows(pool: Pool) -> Floats:
     """Random rows (tables are often sorted or full grids), the same ones for every pool of the same size."""
     if pool.n_arms <= SAMPLE_ROWS:
         rows: Any = slice(None)
