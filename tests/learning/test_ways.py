@@ -140,7 +140,8 @@ def test_ordered_settings_are_recognised_in_every_form(form: str, tmp_path: Path
     if form == "whole numbers":
         assert family.endswith("; column 2 as names")
     else:
-        assert family.endswith("; column 0 in order, column 1 in order")
+        names = ("0", "1") if form in ("one-hot array", "words") else ("'tile'", "'unroll'")
+        assert family.endswith("; column {} in order, column {} in order".format(*names))
 
 
 def test_one_hot_blocks_beside_numbers_are_categories() -> None:

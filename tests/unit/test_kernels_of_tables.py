@@ -161,7 +161,9 @@ def test_parts_of_a_pool_have_the_bits_of_the_whole() -> None:
             np.testing.assert_array_equal(kernel.matrix(arms[part], points), whole[part])
 
 
-@pytest.mark.parametrize("kernel", [OneHot(1.5), OneHot(LENGTHS, nu=None), MIXED, ma.kernels.Scale(MIXED, 2.0)])
+@pytest.mark.parametrize(
+    "kernel", [OneHot(1.5), OneHot(LENGTHS, nu=None), MIXED, ma.kernels.Scale(MIXED, 2.0)]
+)
 def test_they_are_written_and_read_back(kernel: Kernel) -> None:
     import json
 
@@ -185,7 +187,9 @@ def test_a_level_that_is_not_known_is_the_last_one() -> None:
         ("number", (-1,), (), "columns"),
     ],
 )
-def test_readings_are_checked(kind: str, columns: tuple[int, ...], values: tuple[float, ...], says: str) -> None:
+def test_readings_are_checked(
+    kind: str, columns: tuple[int, ...], values: tuple[float, ...], says: str
+) -> None:
     with pytest.raises(InvalidParameterError, match=says):
         Reading(kind, columns, values)
 

@@ -14,6 +14,7 @@ from manyarms.errors import InvalidFeaturesError
 from manyarms.learning.column_ways import LEAST_CATEGORIES, ways_of_names
 from manyarms.learning.kernel_families import HammingFamily, TanimotoFamily
 from manyarms.learning.mixed_family import positions_family
+from manyarms.learning.natural_order import common_name
 from manyarms.learning.numeric_columns import Column, columns_of, sampled_rows
 from manyarms.learning.numeric_pool import from_numbers
 from manyarms.learning.prepared_pool import Encode, Prepared, transformed_pool
@@ -31,10 +32,13 @@ Categories = dict[str, int]  # the position of each text of a column; empty for 
 # ------------------------------------------------------------------ zeros and ones
 
 
-def from_bits(pool: Pool, labels: Sequence[str] | None = None) -> Prepared | None:
+def from_bits(
+    pool: Pool, labels: Sequence[str] | None = None, names: Sequence[str] | None = None
+) -> Prepared | None:
     """One-hot blocks as codes, many bits as a fingerprint; None for a few columns of other bits.
 
-    `labels` are the names of the columns, which may say that the categories of a block have an order.
+    `labels` are the names of the columns, which may say that the categories of a block have an order, and
+    `names` those of the blocks.
     """
     starts = _one_hot_starts(pool)
     if starts is not None and len(starts) < pool.n_features:
@@ -43,7 +47,8 @@ def from_bits(pool: Pool, labels: Sequence[str] | None = None) -> Prepared | Non
         assumptions = (f"{blocks}: categories",)
         ends = [*starts[1:], pool.n_features]
         texts = [None if labels is None else labels[a:b] for a, b in zip(starts, ends, strict=True)]
-        return from_codes(transformed_pool(pool, decode), decode, texts, assumptions)
+        names = names or [common_name(each) if each else "" for each in texts]
+        return from_codes(transformed_pool(pool, decode), decode, texts, names, assumptions)
     if pool.n_features < FINGERPRINT_BITS:
         return None
     assumption = f"{pool.n_features} columns of zeros and ones are treated as a fingerprint: Tanimoto kernel"
@@ -51,14 +56,20 @@ def from_bits(pool: Pool, labels: Sequence[str] | None = None) -> Prepared | Non
 
 
 def from_codes(
-    pool: Pool, encode: Encode, labels: Sequence[Sequence[str] | None], assumptions: tuple[str, ...]
+    pool: Pool,
+    encode: Encode,
+    labels: Sequence[Sequence[str] | None],
+    names: Sequence[str],
+    assumptions: tuple[str, ...],
 ) -> Prepared:
     """Columns of codes: Hamming and Matérn-5/2 of categories, which may also turn out to have an order.
 
-    `labels` are the texts of each column's categories, None where there were none.
+    `labels` are the texts of each column's categories, None where there were none, and `names` those of the
+    columns, which may be empty.
     """
     families = (HammingFamily(), positions_family(pool.n_features))
-    ways = ways_of_names(pool.features, labels)
+    shown = [repr(name) if name else str(j) for j, name in enumerate(names)]
+    ways = ways_of_names(pool.features, labels, shown)
     return Prepared(pool, families, (), encode, assumptions, ways=ways)
 
 
@@ -96,12 +107,12 @@ def _one_hot_starts(pool: Pool) -> list[int] | None:
     return [0, *(int(end[0]) + 1 for end in ends[:-1])]
 
 
-def one_hot_blocks(pool: Pool, columns: Sequence[Column]) -> NDArray[np.int64]:
-    """For each column of a table, the first column of its one-hot block: itself, if it is in none.
+def one_hot_blocks(pool: Pool, columns: Sequence[Column]) -> list[int | str]:
+    """For each column of a table, its number or, in a one-hot block, the name of the block.
 
     A block consists of at least three adjacent columns of zeros and ones, with exactly one 1 in every row.
     """
-    sample, blocks = sampled_rows(pool), np.arange(len(columns))
+    sample, blocks = sampled_rows(pool), list[int | str](range(len(columns)))
     first = 0
     while first < len(columns):
         ones, last = np.zeros(len(sample)), first
@@ -109,7 +120,8 @@ def one_hot_blocks(pool: Pool, columns: Sequence[Column]) -> NDArray[np.int64]:
             ones += sample[:, last]
             last += 1
         if last - first >= LEAST_CATEGORIES and (ones == 1).all() and _is_one_hot(pool, first, last):
-            blocks[first:last] = first
+            name = common_name(pool.names[first:last]) if pool.names else ""
+            blocks[first:last] = [name if name and name not in blocks else first] * (last - first)
             first = last
         else:
             first += 1
@@ -156,7 +168,9 @@ def _from_words(pool: Pool) -> Prepared:
     """A matrix of words. New words among arms added later are a reason to prepare all arms again."""
     words = tuple(tuple(np.unique(column).tolist()) for column in pool.features.T)
     encode, sizes = WordCodes(words), tuple(map(len, words))
-    prepared = from_codes(transformed_pool(pool, encode), encode, words, ("columns of words: categories",))
+    names = pool.names or [""] * len(words)
+    assumptions = ("columns of words: categories",)
+    prepared = from_codes(transformed_pool(pool, encode), encode, words, names, assumptions)
     return replace(prepared, n_levels=sizes)
 
 
@@ -193,9 +207,10 @@ def from_table(pool: Pool) -> Prepared:
 
     numbers = transformed_pool(pool, encode)
     labels = [text for known in categories.values() for text in known or [""]]
-    prepared = from_bits(numbers, labels) if all(categories.values()) else None
+    names = [pool.names[j] for j in categories] if pool.names else None
+    prepared = from_bits(numbers, labels, names) if all(categories.values()) else None
     if prepared is None:
-        blocks = np.repeat(list(categories), [len(known) or 1 for known in categories.values()])
+        blocks = [j for j, known in categories.items() for _ in known or [""]]
         prepared = from_numbers(numbers, columns_of(numbers), blocks, pool.names, labels)
     inner = prepared.encode
     return replace(

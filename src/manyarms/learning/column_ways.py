@@ -16,12 +16,13 @@ from manyarms.kernels import readings as kinds
 from manyarms.kernels.readings import Reading
 from manyarms.learning.mixed_family import Way
 from manyarms.learning.natural_order import ranks
-from manyarms.learning.numeric_columns import Column, sampled_rows
+from manyarms.learning.numeric_columns import Column, sampled_rows, skewness
 from manyarms.pool.pool import Pool
 from manyarms.support.validation import Floats, Ints
 
 MOST_NAMES = 50  # a column of whole numbers with more different values is not tried as names
 LOG_RANGE = 10.0  # highest over lowest value, from which a logarithm is tried
+SKEWED = 0.2  # skewness of a column for which a logarithm is a usual guess
 LOW = 0.01  # the quantile from which on a logarithm is one; values near zero are not spread out
 LEAST_MISSING, MOST_MISSING = (
     0.01,
@@ -32,16 +33,21 @@ LEAST_CATEGORIES = 3  # of two, the order says nothing
 Ways = tuple[Way, ...]  # of one column, the usual one first
 
 
-def ways_of_names(codes: NDArray[Any], labels: Sequence[Sequence[str] | None]) -> tuple[Ways, ...]:
+def ways_of_names(
+    codes: NDArray[Any], labels: Sequence[Sequence[str] | None], names: Sequence[str]
+) -> tuple[Ways, ...]:
     """For columns of codes: as names and, where the categories have an order, by their place in it.
 
     `labels` are the texts of a column's categories; None if it had no texts, so that the place of a code may
-    be what it means.
+    be what it means. `names` are those of the columns.
     """
-    return tuple(_names_or_order(codes[:, j].astype(np.int64), j, texts) for j, texts in enumerate(labels))
+    return tuple(
+        _names_or_order(codes[:, j].astype(np.int64), j, texts, name)
+        for j, (texts, name) in enumerate(zip(labels, names, strict=True))
+    )
 
 
-def _names_or_order(codes: NDArray[Any], j: int, texts: Sequence[str] | None) -> Ways:
+def _names_or_order(codes: NDArray[Any], j: int, texts: Sequence[str] | None, name: str) -> Ways:
     usual = Way((Reading(kinds.NAME, (j,)),))
     n = int(codes.max()) + 1 if texts is None else len(texts)
     order = range(n) if texts is None else ranks(texts)
@@ -49,7 +55,9 @@ def _names_or_order(codes: NDArray[Any], j: int, texts: Sequence[str] | None) ->
         return (usual,)
     values = np.array([*order, 0.5 * (n - 1)], dtype=np.float64)
     scale = float(values[codes].std()) or 1.0
-    return usual, Way((Reading(kinds.LEVEL, (j,), tuple(values.tolist()), scale),), f"column {j} in order", 1)
+    return usual, Way(
+        (Reading(kinds.LEVEL, (j,), tuple(values.tolist()), scale),), f"column {name} in order", 1
+    )
 
 
 def ways_of_numbers(
@@ -125,12 +133,15 @@ def _with_missing(
     ways = [Way((Reading(kinds.PRESENT, (j,), (limit, middle), scale), mark), words, 1)]
     if not column.is_transformed:
         logarithms = _logarithm(j, kinds.PRESENT_LOGARITHM, (limit, middle), present, words)
-        ways += [Way((*way.readings, mark), way.words, 2) for way in logarithms]
+        ways += [Way((*way.readings, mark), way.words, 1 + way.cost) for way in logarithms]
     return ways
 
 
 def _logarithm(j: int, kind: str, values: tuple[float, ...], numbers: Floats, name: str) -> list[Way]:
-    """The logarithm of a column without negative values, if they span an order of magnitude."""
+    """The logarithm of a column without negative values, if they span an order of magnitude.
+
+    It is less likely for a column that was drawn evenly.
+    """
     positive = numbers[numbers > 0]
     if not len(positive) or numbers.min() < 0 or 2 * len(positive) < len(numbers):
         return []
@@ -139,8 +150,7 @@ def _logarithm(j: int, kind: str, values: tuple[float, ...], numbers: Floats, na
         return []
     below = lowest / 2
     spread = float(np.arcsinh(numbers / below).std()) if below > 0 and np.isfinite(highest / below) else 0.0
-    return (
-        [Way((Reading(kind, (j,), (*values, below), spread),), f"{name} as a logarithm", 1)]
-        if spread > 0
-        else []
-    )
+    if not spread > 0:
+        return []
+    cost = 1 if skewness(numbers / highest) > SKEWED else 2
+    return [Way((Reading(kind, (j,), (*values, below), spread),), f"{name} as a logarithm", cost)]

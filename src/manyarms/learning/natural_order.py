@@ -1,4 +1,4 @@
-"""The order of labels that contain numbers, such as "16", "block_16" or "v2": 2 comes before 16."""
+"""What the labels of categories say: their order by a number ("block_16"), and what they have in common."""
 
 from __future__ import annotations
 
@@ -17,3 +17,11 @@ def ranks(labels: Sequence[str]) -> tuple[int, ...] | None:
     if len({(before, after) for before, _, after in found}) != 1 or len(different) < len(labels):
         return None
     return tuple(different.index(number) for number in numbers)
+
+
+def common_name(labels: Sequence[str]) -> str:
+    """What the names of one-hot columns begin with, such as "block" of block_16 and block_8; may be empty."""
+    first, last = min(labels), max(labels)
+    alike = [a == b for a, b in zip(first, last, strict=False)]
+    common = first[: alike.index(False)] if False in alike else first
+    return common.rstrip("0123456789.+-").rstrip(" _=:.-")

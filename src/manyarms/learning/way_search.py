@@ -159,7 +159,9 @@ class _Search:
         """For what is not read in the usual way; that all positions are in order is one assumption."""
         cost = sum(way.cost for way in family.ways)
         if self._positions:
-            unchanged = sum(len(ways) > 1 and not way.cost for way, ways in zip(family.ways, self.ways, strict=True))
+            unchanged = sum(
+                len(ways) > 1 and not way.cost for way, ways in zip(family.ways, self.ways, strict=True)
+            )
             cost = min(cost, 1 + unchanged)
         return CHARGE * cost
 
@@ -223,7 +225,10 @@ class _Search:
         for others in (point.others, np.array([0.0, math.log(SCREENED_NOISE)])):
             present, *tried = (
                 max(
-                    (self._tried(point, _Change(0.0, column, way, scale, others)) for scale in sorted(scales)),
+                    (
+                        self._tried(point, _Change(0.0, column, way, scale, others))
+                        for scale in sorted(scales)
+                    ),
                     key=lambda each: each.gain,
                 )
                 for way in (point.family.ways[column], *ways)
