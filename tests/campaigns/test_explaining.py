@@ -166,3 +166,11 @@ def test_from_python(tmp_path):
             campaign.explain(["nobody"])
         assert campaign.explain([]) == []
         assert campaign.status(certify=True)["expected_gain"]["gains"]
+
+
+def test_explanations_come_in_the_order_of_the_ids_and_once_each(tmp_path):
+    with made(tmp_path, **LEARNED) as campaign:
+        step(campaign, 12)
+        told = queries.history(campaign)[0].id
+        names = ["arm 90", told, "arm 1", "arm 90"]
+        assert [each["id"] for each in queries.explain(campaign, names)] == names[:3]

@@ -153,9 +153,14 @@ def certificate(campaign: Campaign) -> dict[str, Any] | None:
     return certificate_in_units(*campaign.current(snapshot(campaign)), campaign.settings)
 
 
-def expected_gains(campaign: Campaign, seen: Snapshot, run: Optimizer, units: Units) -> dict[str, Any] | None:
-    """What further batches like the last one are expected to add, by a run that has used every result."""
-    size = batch_size(batches(campaign))
+def expected_gains(
+    campaign: Campaign, seen: Snapshot, run: Optimizer, units: Units, size: int | None = None
+) -> dict[str, Any] | None:
+    """What further batches of a size are expected to add, by a run that has used every result.
+
+    By default they are as large as the last one.
+    """
+    size = batch_size(batches(campaign)) if size is None else size
     mask = None
     if seen.excluded:
         mask = np.ones(run.pool.n_arms, dtype=bool)
@@ -179,15 +184,16 @@ def judged(campaign: Campaign) -> dict[str, Any]:
 
 
 def explain(campaign: Campaign, ids: Sequence[str]) -> list[dict[str, Any]]:
-    """Why these candidates: an explanation of each, from every result recorded so far."""
+    """Why these candidates, in this order: an explanation of each, from every result recorded so far."""
     if len(ids) > MOST_EXPLAINED:
         raise InvalidParameterError("ids", f"{len(ids)} candidates", f"at most {MOST_EXPLAINED}")
     seen = snapshot(campaign)
     campaign._keep_up(seen.n_arms)
-    arms = campaign._arms_by_id(ids)
-    if not arms:
+    known = campaign._arms_by_id(ids)
+    if not known:
         return []
-    return explanations(campaign, *campaign.current(seen), _reasons(campaign, list(arms.values())))
+    arms = [known[name] for name in dict.fromkeys(ids)]
+    return explanations(campaign, *campaign.current(seen), _reasons(campaign, arms))
 
 
 def _reasons(campaign: Campaign, arms: Sequence[int]) -> dict[int, str]:

@@ -217,6 +217,6 @@ def _show_batch(issued: list[Issued], campaign: str, id_column: str, out: Path |
         lines = batch_lines(issued, id_column)
         own = list(issued[0].columns)[:SHOWN_COLUMNS] if issued else []
         if any(each.explanation for each in issued):
-            own = [*EXPLAINED]
+            own = [name for name in EXPLAINED if any(line[name] for line in lines)]
         header = ["ticket", id_column, *own, "predicted_mean", "predicted_sd", "reason"]
         print_table(header, [[line.get(name, line.get(f"pool.{name}")) for name in header] for line in lines])
