@@ -19,6 +19,7 @@ from manyarms.errors import (
 )
 from manyarms.pool.completion import Cells, Completion
 from manyarms.pool.pool import Pool
+from manyarms.pool.pool import _checked_ids as checked_ids
 
 A = np.arange(6.0).reshape(3, 2)
 IDS = ["a", "b", "c"]
@@ -272,6 +273,31 @@ def test_the_digest_is_a_matter_of_content() -> None:
 def test_objects_known_only_by_their_address_have_no_digest(thing: Any) -> None:
     with pytest.raises(InvalidFeaturesError, match="__repr__"):
         _ = Pool([thing, {}]).digest
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [3, 1, 2], ["b", "a", ""], [1, "1"], np.array([5, 7], dtype=np.uint16), np.array(["x", "y"]),
+        [True, 1], [1, True], [1, 1.0], [1.5, 2], ["a", "a"], [1, 1], [np.int64(1), 1], [None, 1], [], ["a"],
+        [float("nan"), 1], [(1, 2), "a"], [([],), "a"], np.array([1.5, 1.5]), np.array([[1], [2]]),
+        np.array([True, False]), np.array(["2020-01-01", "2020-01-02"], dtype="datetime64[D]"),
+        np.array([1, "1"], dtype=object), (1, 2), range(2),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_ids_are_judged_alike_one_by_one_and_all_at_once(
+    ids: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def outcome() -> object:
+        try:
+            return [(type(each), each) for each in checked_ids(ids, 3 if len(ids) == 3 else 2)]  # type: ignore
+        except InvalidIdError as problem:
+            return type(problem), str(problem)
+
+    at_once = outcome()
+    monkeypatch.setattr("manyarms.pool.pool._numbers_and_texts", lambda _ids: None)
+    assert at_once == outcome()
 
 
 def _ways(cells, available, left) -> list[np.ndarray]:

@@ -44,7 +44,7 @@ from manyarms.run.state import RunState
 from manyarms.run.telling import told
 from manyarms.run.tickets import Tickets
 from manyarms.run.trace import Batch
-from manyarms.support.threads import threads_for
+from manyarms.support.threads import one_thread, threads_for
 from manyarms.support.validation import Floats, Ints
 
 SHARE = 0.9  # the probability of a prediction interval
@@ -167,10 +167,11 @@ def _current(model_input: ModelInput, seen: Snapshot, warm: Belief | None) -> tu
     if saved is not None:
         saved, arms = saved.restricted(arms)
     few = model_input.only(arms).context(policy)
-    state = _restored(few, saved, again, corrected, None if warm is None else warm.state.grouped)
-    embedding = state.belief.state.grouped
-    state = with_feedback(few, _told(few, state, units, _among(seen, arms)))
-    few, state = thinned(few, state, most_inducing(model_input.pool.n_arms), len(_fresh(seen)))
+    with one_thread():  # on the arms that were pulled, however large the pool is
+        state = _restored(few, saved, again, corrected, None if warm is None else warm.state.grouped)
+        embedding = state.belief.state.grouped
+        state = with_feedback(few, _told(few, state, units, _among(seen, arms)))
+        few, state = thinned(few, state, most_inducing(model_input.pool.n_arms), len(_fresh(seen)))
     learned = CompactState.of(few, state).expanded(arms, model_input.pool.n_arms)
     context = replace(context, policy=policy_in_use(few, state))
     return Optimizer.of(context, learned.on(context, warm, embedding)), units

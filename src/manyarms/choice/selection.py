@@ -146,6 +146,9 @@ def _filled(context: BatchContext, arms: list[int], ended_because: str, meter: M
     why = [UPPER_BOUND] * len(arms)
     if not context.exactly or not arms:
         return FilledBatch(arms, ended_because, meter.ratio, why)
+    if len(arms) == 1 and not context.overlay.pulls:  # the usual case
+        level = context.posterior.state.look(np.array(arms)).leverage
+        return FilledBatch(arms, ended_because, 1.0 + float(level[0]), why)
     if ended_because != NO_ARM_LEFT:
         context.overlay.pull(arms[-1])
     return FilledBatch(arms, ended_because, context.overlay.realised_ratio(), why)

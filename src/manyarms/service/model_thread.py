@@ -216,4 +216,5 @@ def _run(job: _Job, campaign: Campaign) -> None:
 
 
 def _fail(job: _Job, problem: BaseException) -> None:
-    job.done.set_exception(problem)
+    if not job.done.done():  # its requester may have gone, or it has its answer already
+        job.done.set_exception(problem)

@@ -82,7 +82,12 @@ def rows_parts(campaign: Campaign, now: datetime | None = None) -> dict[str, Any
         "tickets": waiting,
         "n_tickets": len(tickets),
         "open_batches": [
-            {**asked[each], "age": age(asked[each]["asked_at"], moment)} for each in open_batches
+            {
+                **asked[each],
+                "age": age(asked[each]["asked_at"], moment),
+                "open": sum(ticket.batch == each for ticket in tickets),
+            }
+            for each in open_batches
         ],
         "results": [
             asdict(row) | {"age": age(row.told_at, moment)} for row in history[: -MOST_RESULTS - 1 : -1]
