@@ -77,6 +77,7 @@ def test_a_day(browser: Browser, folder: Path, tmp_path: Path, width: int) -> No
         page.locator("#size").fill("6")
         shown.until("document.querySelectorAll('[data-part=preview] tbody tr').length === 6")
         names = page.locator("[data-part=preview] tbody th").all_inner_texts()
+        ask_why(shown, names[0])
         page.get_by_role("button", name="Hand out this batch").click()
         waits_for(shown, "Open tickets", 6)
         handed_out = page.locator("[data-part=tickets] tbody td:nth-child(2)").all_inner_texts()
@@ -107,6 +108,23 @@ def check_all_is_shown(page: Page) -> None:
     assert page.locator("img[src=x]").count() == 0
     assert page.locator("b, i").count() == 0
     assert " to " in page.locator("header dl > div", has_text="Best by the model").inner_text()
+
+
+def ask_why(shown: Watched, name: str) -> None:
+    """The reasons for a candidate of the next batch, as text and on the screen."""
+    page = shown.page
+    page.locator("[data-part=preview]").get_by_role("button", name="Why?").first.click()
+    shown.until("document.querySelectorAll('#why-text table').length === 2")
+    text = page.locator("#why").inner_text()
+    assert name in text
+    assert "Nearest measured candidates" in text
+    assert "temperature" in text
+    assert "solvent" in text
+    assert page.locator("#why img, #why b, #why i").count() == 0
+    inside = "document.getElementById('why')"
+    assert page.evaluate(f"{inside}.scrollWidth <= {inside}.clientWidth")
+    page.locator("#why").get_by_role("button", name="Close").click()
+    page.locator("#why").wait_for(state="hidden")
 
 
 def fill_and_drop(shown: Watched, folder: Path) -> None:
