@@ -148,6 +148,24 @@ def test_refusals():
         box.expected_gain(3)
 
 
+def test_beyond_the_results_rewards_grow_as_a_straight_line():
+    problem = Problem(7, n_arms=80)
+    opt = ma.Optimizer(problem.pool, seed=0)
+    opt.tell(arms=np.arange(40), rewards=np.exp(4 * problem.truth[:40]))
+    belief = opt._looked_ahead().belief
+    known = np.sort(belief.state.sums / belief.state.counts)
+    inside = np.linspace(known[0], known[-1], 7)
+    plain = opt._scale(belief.model).rewards
+    assert further_gain._rewards(belief, inside) == pytest.approx(plain(inside))
+    for end, way in ((known[-1], 1.0), (known[0], -1.0)):
+        steps = np.diff(further_gain._rewards(belief, end + way * np.arange(4)))
+        assert steps == pytest.approx(steps[0])
+        assert way * steps[0] == pytest.approx(abs(float(plain(end) - plain(end - way))))
+    assert further_gain._rewards(belief, known[-1:] + 3.0) < plain(known[-1:] + 3.0), (
+        "the curve bends upwards"
+    )
+
+
 @pytest.mark.parametrize("shards", [1, 3])
 def test_shards_change_nothing(shards):
     rng = np.random.default_rng(0)

@@ -113,7 +113,22 @@ def _effects(covariance: Floats, places: Ints, noise: float) -> Floats:
 
 def _expected_reward(belief: Belief, mean: Floats, std: Floats) -> Floats:
     """The mean reward of normal variables on the model's scale, by equally likely values of them."""
-    scale = RewardScale(belief.model)
     if belief.model is None:
-        return scale.rewards(mean)
-    return np.asarray(scale.rewards(mean[:, None] + std[:, None] * _VALUES).mean(axis=1))
+        return RewardScale(None).rewards(mean)
+    return np.asarray(_rewards(belief, mean[:, None] + std[:, None] * _VALUES).mean(axis=1))
+
+
+def _rewards(belief: Belief, values: Floats) -> Floats:
+    """Model values as rewards; beyond the results, the conversion continues as a straight line.
+
+    Out there it was never compared with a result, and the inverse of a logarithm or of a fitted curve can
+    grow so fast that a few extreme values would decide the mean. The slope is that over the last unit of the
+    model's scale, one standard deviation, within the results.
+    """
+    scale, known = RewardScale(belief.model), belief.state.sums / belief.state.counts
+    low, high = float(known.min()), float(known.max())
+    edges = scale.rewards(np.array([low, min(low + 1.0, high), max(high - 1.0, low), high]))
+    step = max(min(1.0, high - low), 1e-12)
+    within = scale.rewards(np.clip(values, low, high))
+    above, below = np.maximum(values - high, 0.0), np.minimum(values - low, 0.0)
+    return np.asarray(within + ((edges[3] - edges[2]) * above + (edges[1] - edges[0]) * below) / step)
