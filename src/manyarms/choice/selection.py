@@ -275,6 +275,8 @@ class EpsilonGreedy:
                 arm = int(left.nth_open(rng.integers(n_left, size=1))[0])
             else:
                 arm = peak(context.posterior.state.over_pool, _MEAN_ALONE, left, tie=0.0).arm
+            if not left.confirms(arm):
+                continue
             left.take([arm])
             left.close([arm])
             allowed.take([arm])
@@ -316,6 +318,10 @@ class ThompsonDraws:
             if not left.n_open:
                 return FilledBatch(arms, NO_ARM_LEFT, meter.ratio, [THOMPSON_DRAW] * len(arms))
             arm = maximisers.next(left)
+            while not left.confirms(arm) and left.n_open:
+                arm = maximisers.again(left)
+            if not left[arm] > 0:
+                return FilledBatch(arms, NO_ARM_LEFT, meter.ratio, [THOMPSON_DRAW] * len(arms))
             allowed.take([arm])
             left.take([arm])
             if self.distinct:

@@ -29,6 +29,7 @@ from manyarms.posterior.history import History
 from manyarms.posterior.posterior import Posterior
 from manyarms.posterior.storage import AUTO
 from manyarms.run import asking, telling
+from manyarms.run.advice import Advice
 from manyarms.run.batch_structure import BatchStructure
 from manyarms.run.best import Best
 from manyarms.run.context import RunContext
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 NINETY = NormalDist().inv_cdf(0.95)  # standard deviations to either side that hold 90 % of a normal variable
 
 
-class Optimizer(OnDomains, Frames):
+class Optimizer(OnDomains, Frames, Advice):
     """One run of a policy on a pool.
 
     pool: the candidates, or a `Box` (docs/continuous.md).
