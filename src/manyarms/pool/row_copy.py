@@ -8,6 +8,7 @@ row group is decoded once, and its rows are copied as they are.
 from __future__ import annotations
 
 import logging
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ class RowCopy:
         self._forget()
 
     def _forget(self) -> None:
+        self._lock = Lock()  # held while the file is made
         self._file: UnnamedFile | None = None
         self._rows: NDArray[Any] | None = None
         self._known: set[int] = set()  # the first row of each range that was kept
@@ -53,25 +55,25 @@ class RowCopy:
             return
         width = self.shape[1] * self.dtype.itemsize
         try:
-            writable = self._opened()
-            assert self._file is not None
-            self._file.reserve(first * width, len(rows) * width)
+            with self._lock:
+                file = self._opened()
+            file.reserve(first * width, len(rows) * width)
         except OSError as problem:
             self.refused = True
             _log.warning(f"rows are decoded again at every pass: {problem.strerror or problem}")
             return
-        writable[first : first + len(rows)] = rows
+        whole: NDArray[Any] = np.frombuffer(file.mapped, dtype=self.dtype).reshape(self.shape)
+        whole[first : first + len(rows)] = rows
         self._known.add(first)
 
-    def _opened(self) -> NDArray[Any]:
-        """All rows of the file, to be written to."""
-        if self._file is None:
-            folder, nbytes = default_folder(), self.shape[0] * self.shape[1] * self.dtype.itemsize
-            if free_bytes(folder) < ROOM * nbytes:
-                raise OSError(f"a copy of them takes {nbytes:,} bytes of {folder}, which has too little room")
-            self._file = UnnamedFile(folder, nbytes)
-        whole: NDArray[Any] = np.frombuffer(self._file.mapped, dtype=self.dtype).reshape(self.shape)
-        if self._rows is None:
-            self._rows = whole.view()
-            self._rows.flags.writeable = False
-        return whole
+    def _opened(self) -> UnnamedFile:
+        """The file, which is made if there is none."""
+        if self._file is not None:
+            return self._file
+        folder, nbytes = default_folder(), self.shape[0] * self.shape[1] * self.dtype.itemsize
+        if free_bytes(folder) < ROOM * nbytes:
+            raise OSError(f"a copy of them takes {nbytes:,} bytes of {folder}, which has too little room")
+        self._file = UnnamedFile(folder, nbytes)
+        self._rows = np.frombuffer(self._file.mapped, dtype=self.dtype).reshape(self.shape)
+        self._rows.flags.writeable = False
+        return self._file

@@ -58,9 +58,12 @@ class OverPool:
     def advanced(self, step: Step) -> OverPool:
         """The version after a step; what is known about the pulled arms comes with the answer."""
         new, parts = self._next("advance", step)
-        places = by_shard(self.shards.starts, step.seen)
-        found = [(here, part) for here, part in zip(places, parts, strict=True) if here is not None]
-        new._last_values = step.seen.tobytes(), _joined_values(len(step.seen), found)
+        known = parts[0]
+        if len(parts) > 1:
+            places = by_shard(self.shards.starts, step.seen)
+            found = [(here, part) for here, part in zip(places, parts, strict=True) if here is not None]
+            known = _joined_values(len(step.seen), found)
+        new._last_values = step.seen.tobytes(), known
         return new
 
     def rebuilt(self, message: Rebuild) -> OverPool:
@@ -124,6 +127,9 @@ class OverPool:
         return known
 
     def _ask_for_both(self, arms: Ints) -> tuple[ArmValues, Floats]:
+        if len(self.shards.starts) == 2:
+            both: tuple[ArmValues, Floats] = self.shards.each("look", [(self.number, arms)])[0]
+            return both
         parts = self._where("look", arms)
         values = _joined_values(len(arms), [(places, part[0]) for places, part in parts])
         return values, _joined_rows(len(arms), [(places, part[1]) for places, part in parts])

@@ -20,7 +20,11 @@ def changed(instance: T, **changes: Any) -> T:
     The fields given must exist, and the class must need no checks: `__post_init__` is not called.
     """
     copy: T = object.__new__(type(instance))
-    before, after = vars(instance), vars(copy)
-    for name in instance.__dataclass_fields__:  # type: ignore[attr-defined]
-        after[name] = changes[name] if name in changes else before[name]
+    before, after, fields = vars(instance), vars(copy), instance.__dataclass_fields__  # type: ignore[attr-defined]
+    after.update(before)
+    if len(after) > len(fields):  # what has been computed from the fields belongs to the old value
+        for name in before:
+            if name not in fields:
+                del after[name]
+    after.update(changes)
     return copy
