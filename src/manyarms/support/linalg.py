@@ -31,6 +31,14 @@ def forward(factor: Floats, right: Floats) -> Floats:
     return np.asarray(solution)
 
 
+def times_transposed(rows: Floats, factor: Floats) -> Floats:
+    """R Lᵀ for a lower triangular L, with half the operations of a product of full matrices."""
+    from scipy.linalg.blas import dtrmm  # imported late, as in `_lapack`
+
+    columns = np.array(rows.T, order="F")  # a copy, which becomes the result
+    return np.asarray(dtrmm(1.0, factor.T, columns, side=0, lower=0, trans_a=1, overwrite_b=1).T)
+
+
 def inverse_lower(matrix: Floats) -> Floats:
     """E⁻¹ for the lower Cholesky factor E of a positive definite matrix."""
     if len(matrix) == 1:
