@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from manyarms.errors import (
     InvalidParameterError,
     UnknownArmError,
 )
+from manyarms.pool.completion import Cells, Completion
 from manyarms.pool.pool import Pool
 from manyarms.pool.pool import _checked_ids as checked_ids
 
@@ -296,3 +298,45 @@ def test_ids_are_judged_alike_one_by_one_and_all_at_once(
     at_once = outcome()
     monkeypatch.setattr("manyarms.pool.pool._numbers_and_texts", lambda _ids: None)
     assert at_once == outcome()
+
+
+def _ways(cells, available, left) -> list[np.ndarray]:
+    """Every number of picks from each cell that keeps to the limits."""
+    return [
+        np.array(picks)
+        for picks in product(*(range(n + 1) for n in available))
+        if all((np.bincount(cells.groups[:, i], picks, 3) <= each).all() for i, each in enumerate(left))
+    ]
+
+
+def test_completions_agree_with_trying_everything():
+    """Random cells with three limits: a pick is allowed exactly if some set of picks completes the batch."""
+    rng, refusals, impossible = np.random.default_rng(4), 0, 0
+    for turn in range(120):
+        groups = [rng.integers(3, size=8) for _ in range(3)]
+        cells = Cells.of(groups, [3, 3, 3])
+        available = np.bincount(cells.of_arms, rng.integers(0, 3, size=8), len(cells.groups)).astype(int)
+        left = [rng.integers(0, 3, size=3) for _ in range(3)]
+        needed = max(int(each.sum()) for each in _ways(cells, available, left)) + (turn % 4 == 0)
+        if needed < 2:
+            continue
+        found = Completion(cells, available, left, needed)
+        while True:
+            every = [each for each in _ways(cells, available, left) if each.sum() == needed]
+            assert found.possible == bool(every)
+            impossible += not every
+            if not every or not needed:
+                break
+            safe = np.any([each > 0 for each in every], axis=0)
+            for arm, cell in enumerate(cells.of_arms):
+                if available[cell] and all(each[groups[i][arm]] for i, each in enumerate(left)):
+                    assert found.copy().allows(arm) == safe[cell]
+                    refusals += not safe[cell]
+            arm = int(rng.choice([arm for arm in range(8) if safe[cells.of_arms[arm]]]))
+            found.take(arm)
+            found.fewer(arm, 1)
+            available[cells.of_arms[arm]] -= 1
+            left = [each - (np.arange(3) == groups[i][arm]) for i, each in enumerate(left)]
+            needed -= 1
+    assert refusals > 10
+    assert impossible > 5

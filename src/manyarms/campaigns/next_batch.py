@@ -23,6 +23,7 @@ import numpy as np
 from manyarms.campaigns.assumptions import Units, assumed_units, grouped, most_inducing
 from manyarms.campaigns.certify import certificate_in_units, check_gap
 from manyarms.campaigns.orders import Order
+from manyarms.campaigns.outlook import check_gain, of_batch
 from manyarms.campaigns.resolve_settings import prepared_for
 from manyarms.campaigns.settings import Settings
 from manyarms.campaigns.sketch_limit import policy_in_use, thinned, with_kept_oversampling
@@ -72,6 +73,7 @@ class Proposal:
     predictions: list[Prediction]
     facts: dict[str, Any]  # the batch's columns in the database
     state: bytes
+    outlook: dict[str, Any] | None = None  # what the batch is expected to add
 
 
 @dataclass(frozen=True)
@@ -221,14 +223,19 @@ def propose(
 ) -> Proposal:
     """The next batch of a run: ended by the stopping rule, limited to `at_most`, or of exactly n candidates.
 
-    It is an error if the gap of the certificate is already at most `until_gap`.
+    It is an error if the gap of the certificate is already at most `until_gap`, or if the batch is expected
+    to add at most `until_gain`.
     """
     run, units = now
+    before = run.state
     certificate = certificate_in_units(run, units, settings)
     if order.until_gap is not None:
         check_gap(certificate, order.until_gap)
     allowed = _allowed(run.pool.n_arms, order.eligible, seen.excluded)
     batch = run.ask(order.n, at_most=order.at_most, eligible=allowed, structure=order.structure)
+    outlook = of_batch(run, before, batch.arms, units)
+    if order.until_gain is not None:
+        check_gain(outlook, order.until_gain)
     record = run.trace[-1]
     facts = {
         "number": seen.batches + 1, "size": len(batch), "ended_because": batch.ended_because,
@@ -236,8 +243,9 @@ def propose(
         "effective_dimension": float(record.effective_dimension), **_best(run, units),
     }  # fmt: skip
     names = [str(id) for id in batch.ids]
-    saved = replace(run.compact(), certificate=certificate)
-    return Proposal(batch, names, _predictions(run, units, batch.arms), facts, saved.to_bytes())
+    saved = replace(run.compact(), certificate=certificate, outlook=outlook)
+    predictions = _predictions(run, units, batch.arms)
+    return Proposal(batch, names, predictions, facts, saved.to_bytes(), outlook)
 
 
 def _allowed(n_arms: int, eligible: Any, excluded: Sequence[int]) -> Any:

@@ -18,8 +18,9 @@ from typing import Any
 from fastapi.concurrency import run_in_threadpool
 
 from manyarms.campaigns.campaign import Campaign
+from manyarms.campaigns.outlook import DEFAULT_SIZE
 from manyarms.service.events import counters
-from manyarms.service.page.contents import DEFAULT_SIZE, MOST_PREVIEWED
+from manyarms.service.page.contents import MOST_PREVIEWED
 from manyarms.service.served import ServedCampaign
 
 Parts = dict[str, Any]

@@ -40,7 +40,7 @@ JUMPS = {
     "top": "Top candidates", "learned": "Model", "candidates": "Excluded", "settings": "Settings",
 }  # fmt: skip
 MEANINGS = {READ: "look", ASK: "ask for batches", TELL: "record results", ADMIN: "do everything"}
-OWN = ("page.css", "login.js", "figures.js", "acts.js", "live.js", "agents.js", "agents.css")
+OWN = ("page.css", "login.js", "figures.js", "acts.js", "why.js", "live.js", "agents.js", "agents.css")
 ROW_PARTS = ("headline", "tickets", "results", "excluded", "facts")
 
 _environment = Environment(

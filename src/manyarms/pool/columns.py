@@ -64,7 +64,7 @@ class Column:
 
     def put(self, rows: NDArray[Any], cells: Any) -> NDArray[Any]:
         """The rows with these cells in place of the column's own: one set for all rows, or one for each."""
-        changed = rows.copy() if rows.dtype == object else rows.astype(np.float64)
+        changed = rows.copy() if rows.dtype.kind in "OUS" else rows.astype(np.float64)
         changed[:, list(self.places)] = cells
         return changed
 
