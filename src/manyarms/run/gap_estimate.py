@@ -48,7 +48,7 @@ def _correlated(normal: Floats, covariance: Floats) -> Floats:
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(covariance)
         return np.asarray(normal @ (vectors * np.sqrt(np.maximum(values, 0.0))).T)
-    return times_transposed(normal, factor)
+    return times_transposed(normal, np.asarray(factor, dtype=np.float64))
 
 
 def posterior_covariance(belief: Belief, arms: Ints) -> Floats:
