@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -83,16 +84,24 @@ class Service:
         self.start()
 
     def start(self) -> None:
+        """Start it. On a busy machine another program's connection may have the port for a moment."""
+        deadline = time.monotonic() + 120
+        while not (line := self._first_line()):
+            said = self.process.communicate()[1]
+            assert "cannot listen" in said, f"the service did not start: {said}"
+            assert time.monotonic() < deadline, said
+            time.sleep(0.2)
+        self.address = json.loads(line)["address"]
+        self.port = int(self.address.rpartition(":")[2])
+
+    def _first_line(self) -> str:
         self.process = subprocess.Popen(
             [*COMMAND, "serve", self._place, "--port", str(self.port), "--json", *self._options],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONUNBUFFERED": ""},
         )  # fmt: skip
         assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line, f"the service did not start: {self.process.communicate()[1]}"
-        self.address = json.loads(line)["address"]
-        self.port = int(self.address.rpartition(":")[2])
+        return self.process.stdout.readline()
 
     def kill(self) -> None:
         """Kill it without any chance to clean up."""
@@ -106,7 +115,7 @@ class Service:
         return self._end()
 
     def _end(self) -> str:
-        out, err = self.process.communicate(timeout=60)
+        out, err = self.process.communicate(timeout=600)
         return out + err
 
 

@@ -74,7 +74,7 @@ def killed_often(folder: Path, moments: int, server: str | None = None, seed: in
         wait_until(lambda: all(worker.told or worker.problem for worker in workers))
         stop.set()
         for worker in workers:
-            worker.join(120)
+            worker.join(600)  # under load, a worker may wait for long
             assert not worker.is_alive()
             assert worker.problem is None, repr(worker.problem)
     finally:

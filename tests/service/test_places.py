@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -16,6 +19,7 @@ from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.queries import history
 from manyarms.service import places
 from manyarms.service.places import Folder
+from manyarms.service.served import Registry
 from tests.service.support import campaign_in, in_process
 
 
@@ -96,3 +100,41 @@ def test_an_open_campaign_writes_into_no_other_file(tmp_path: Path) -> None:
         for each, elsewhere in kept.items():
             elsewhere.rename(each)
         campaign.tell({**batch, "value": [1.0]})  # it is back
+
+
+def test_a_campaign_that_takes_long_to_open_holds_up_no_other(tmp_path: Path) -> None:
+    for name in ("screen.db", "slow.db"):
+        campaign_in(tmp_path, name)
+    begun, free = threading.Event(), threading.Event()
+
+    class Slow(Folder):
+        def where(self, name: str) -> str:
+            if name == "slow":
+                begun.set()
+                free.wait()
+            return super().where(name)
+
+    registry = Registry(Slow(tmp_path), lambda _name: None)
+    with closing(registry), ThreadPoolExecutor(3) as pool:
+        slow = [pool.submit(registry.find, "slow") for _ in range(2)]
+        begun.wait()
+        try:
+            assert pool.submit(registry.find, "screen").result(60) is registry.find("screen")
+        finally:
+            free.set()
+        assert slow[0].result(60) is slow[1].result(60), "two that come at once get the same one"
+
+
+def test_a_registry_that_was_closed_while_a_campaign_was_opened_keeps_none_open(tmp_path: Path) -> None:
+    campaign_in(tmp_path)
+
+    class Closing(Folder):
+        def where(self, name: str) -> str:
+            registry.close()
+            return super().where(name)
+
+    registry = Registry(Closing(tmp_path), lambda _name: None)
+    before = threading.active_count()
+    with pytest.raises(errors.ServiceBusyError):
+        registry.find("screen")
+    assert threading.active_count() == before

@@ -8,7 +8,7 @@ import pytest
 import manyarms as ma
 from manyarms.embeddings import Nystrom
 from manyarms.embeddings.nystrom import independent_subset
-from manyarms.support.linalg import forward
+from manyarms.support.linalg import forward, forward_over, times_transposed
 from manyarms.support.triangles import LowerTriangle
 
 
@@ -55,3 +55,28 @@ def test_columns_of_the_embedding(rng) -> None:
     np.testing.assert_array_equal(Z.T, embedding.matrix(X))
     np.testing.assert_allclose(Z[:, :40].T @ Z[:, :40], kernel.matrix(X[:40], X[:40]), atol=1e-6)
     assert Nystrom(kernel, X[:0], np.empty((0, 0))).columns(X).shape == (0, 60)
+
+
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (3, 5), (40, 7)])
+def test_a_product_with_a_transposed_triangle_is_the_plain_one(
+    rng: np.random.Generator, n: int, m: int
+) -> None:
+    rows, factor = rng.normal(size=(n, m)), np.tril(rng.normal(size=(m, m)))
+    kept = rows.copy(), factor.copy()
+    np.testing.assert_allclose(times_transposed(rows, factor), rows @ factor.T, rtol=1e-12, atol=1e-12)
+    assert np.array_equal(rows, kept[0])
+    assert np.array_equal(factor, kept[1])
+
+
+@pytest.mark.parametrize(("m", "n"), [(1, 4), (2, 1), (5, 0), (0, 3), (30, 50)])
+def test_a_solution_in_place_is_the_plain_one(rng: np.random.Generator, m: int, n: int) -> None:
+    factor, right = np.tril(rng.normal(size=(m, m))) + 30 * np.eye(m), rng.normal(size=(m, n))
+    kept, plain = factor.copy(), forward(factor, right)
+    found = forward_over(factor, right.copy())
+    assert found.shape == (m, n)
+    np.testing.assert_allclose(found, plain, rtol=1e-12, atol=1e-12)
+    assert np.array_equal(factor, kept)
+    part = (np.tril(rng.normal(size=(m + 2, m + 2))) + 30 * np.eye(m + 2))[
+        2:, 2:
+    ]  # a part of a larger factor
+    np.testing.assert_allclose(forward_over(part, right.copy()), forward(part, right), rtol=1e-12)

@@ -17,7 +17,7 @@ import numpy as np
 
 from manyarms.embeddings.nystrom import covariances
 from manyarms.kernels import KernelLike
-from manyarms.support.linalg import forward
+from manyarms.support.linalg import forward_over
 from manyarms.support.validation import Floats
 
 _JITTER = 1e-10  # of the prior variance: the least that a residual counts as, as in `SPAN_TOLERANCE`
@@ -81,7 +81,8 @@ class GroupedNystrom:
                 block = covariances(self.kernel, self.points[first:stop], X)
                 if first:
                     block = block - self.factor[first:stop, :first] @ Z[:, :first].T
-                columns = forward(self.factor[first:stop, first:stop], block)
+                own = np.array(block, order="C")  # a kernel may have returned what it keeps
+                columns = forward_over(self.factor[first:stop, first:stop], own)
                 Z[:, first:stop] = columns.T.astype(self.storage)
             first = stop
         return Z

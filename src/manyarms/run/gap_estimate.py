@@ -10,6 +10,7 @@ from manyarms.choice.highest import BoundRule, highest
 from manyarms.embeddings.nystrom import covariances
 from manyarms.pool.allowance import Allowance
 from manyarms.run.belief import Belief
+from manyarms.support.linalg import times_transposed
 from manyarms.support.validation import Floats, Ints
 
 CONFIDENCE = 0.95  # of an estimate
@@ -28,22 +29,26 @@ def joint_draws(belief: Belief, arm: int, rng: np.random.Generator) -> tuple[Int
     rule, everyone = BoundRule(_REACH * math.sqrt(state.ridge)), Allowance(state.over_pool.n_arms)
     rivals = highest(state.over_pool, rule, everyone, np.array([arm]), MOST_ARMS - 1).arms
     arms = np.sort(np.append(rivals, arm))
-    root = belief.std_factor * _root(posterior_covariance(belief, arms))
-    return arms, state.at(arms).mean + rng.standard_normal((N_DRAWS, len(arms))) @ root.T
+    normal = rng.standard_normal((N_DRAWS, len(arms)))
+    covariance = belief.std_factor**2 * posterior_covariance(belief, arms)
+    return arms, state.at(arms).mean + _correlated(normal, covariance)
 
 
-def _root(covariance: Floats) -> Floats:
-    """R with R Rᵀ equal to a covariance, up to _JITTER of its average variance.
+def _correlated(normal: Floats, covariance: Floats) -> Floats:
+    """Independent normal draws as rows, turned into draws with this covariance.
+
+    That is normal @ Rᵀ with R Rᵀ equal to the covariance, up to _JITTER of its average variance.
 
     Neighbouring arms make the covariance singular to machine precision, which the jitter repairs; where it
     does not suffice, eigenvectors take ten times as long.
     """
     jitter = _JITTER * float(np.trace(covariance)) / len(covariance)
     try:
-        return np.asarray(np.linalg.cholesky(covariance + jitter * np.eye(len(covariance))))
+        factor = np.linalg.cholesky(covariance + jitter * np.eye(len(covariance)))
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(covariance)
-        return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+        return np.asarray(normal @ (vectors * np.sqrt(np.maximum(values, 0.0))).T)
+    return times_transposed(normal, np.asarray(factor, dtype=np.float64))
 
 
 def posterior_covariance(belief: Belief, arms: Ints) -> Floats:

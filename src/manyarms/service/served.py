@@ -70,16 +70,33 @@ class Registry:
         return self.place.names()
 
     def find(self, name: str) -> ServedCampaign:
-        """The campaign of this name; one whose file was deleted or replaced is let go of."""
+        """The campaign of this name; one whose file was deleted or replaced is let go of.
+
+        A database that takes long to open holds up nobody but those who want this campaign.
+        """
+        known = self._known(name)
+        if known is not None:
+            return known
+        opened = ServedCampaign(name, self.place.where(name), self._on_change)
+        try:
+            known = self._known(name, opened)
+        except ServiceBusyError:
+            opened.close()
+            raise
+        if known is not opened:  # somebody else was faster
+            _close_later(opened)
+        return known or opened
+
+    def _known(self, name: str, opened: ServedCampaign | None = None) -> ServedCampaign | None:
+        """The open campaign of this name; if there is none, the one that has just been opened."""
         with self._lock:
             if self._closed:
                 raise ServiceBusyError("the service is stopping: repeat the request later")
             if name in self._open and not self._open[name].is_current:
-                gone = self._open.pop(name)
-                threading.Thread(target=gone.close, name=f"closes {name}", daemon=True).start()
-            if name not in self._open:
-                self._open[name] = ServedCampaign(name, self.place.where(name), self._on_change)
-            return self._open[name]
+                _close_later(self._open.pop(name))
+            if opened is not None:
+                self._open.setdefault(name, opened)
+            return self._open.get(name)
 
     def close(self) -> None:
         """Close every campaign."""
@@ -87,3 +104,7 @@ class Registry:
             self._closed, campaigns, self._open = True, list(self._open.values()), {}
         for campaign in campaigns:
             campaign.close()
+
+
+def _close_later(campaign: ServedCampaign) -> None:
+    threading.Thread(target=campaign.close, name=f"closes {campaign.name}", daemon=True).start()

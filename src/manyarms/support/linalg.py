@@ -31,6 +31,26 @@ def forward(factor: Floats, right: Floats) -> Floats:
     return np.asarray(solution)
 
 
+def forward_over(factor: Floats, right: Floats) -> Floats:
+    """Solve L Y = R for a lower triangular L, writing Y over R, which must be in row order.
+
+    `forward` copies R to column order and back, which takes as long as a third of the solution.
+    """
+    from scipy.linalg.blas import dtrsm  # imported late, as in `_lapack`
+
+    if len(factor) < 2 or not right.shape[1]:
+        return forward(factor, right)
+    return np.asarray(dtrsm(1.0, factor.T, right.T, side=1, lower=0, overwrite_b=1).T)
+
+
+def times_transposed(rows: Floats, factor: Floats) -> Floats:
+    """R Lᵀ for a lower triangular L, with half the operations of a product of full matrices."""
+    from scipy.linalg.blas import dtrmm  # imported late, as in `_lapack`
+
+    columns = np.array(rows.T, order="F")  # a copy, which becomes the result
+    return np.asarray(dtrmm(1.0, factor.T, columns, side=0, lower=0, trans_a=1, overwrite_b=1).T)
+
+
 def inverse_lower(matrix: Floats) -> Floats:
     """E⁻¹ for the lower Cholesky factor E of a positive definite matrix."""
     if len(matrix) == 1:
