@@ -118,7 +118,7 @@ def _column(pool: Pool, j: int, sample: Floats, lowest: float, highest: float, i
     centre, scale = _robust_centre_and_scale(scaled, (highest / unit - lowest / unit))
     farthest = max(highest / unit - centre, centre - lowest / unit)
     few_levels = bool(len(levels))
-    if not few_levels and (log_scale := _logarithmic_scale(sample, lowest, highest)):
+    if not few_levels and (log_scale := logarithmic_scale(sample, lowest, highest)):
         spread = float(np.arcsinh(sample / log_scale).std())
         return Column(
             lowest=lowest,
@@ -145,7 +145,7 @@ def _column(pool: Pool, j: int, sample: Floats, lowest: float, highest: float, i
     )
 
 
-def _logarithmic_scale(sample: Floats, lowest: float, highest: float) -> float:
+def logarithmic_scale(sample: Floats, lowest: float, highest: float) -> float:
     """The scale of asinh for a column chosen by orders of magnitude, below its values; 0 for other columns.
 
     Such a column has no negative values and few zeros, is skewed, and its logarithm is not.
