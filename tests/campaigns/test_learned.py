@@ -249,6 +249,27 @@ def test_columns_of_texts_count_as_categories_where_the_user_says_so(tmp_path, n
         assert len(campaign.ask(3)) == 3
 
 
+def test_columns_are_read_as_the_results_say(tmp_path):
+    """Whole numbers that are names, and a category with an order, from the table to the status."""
+    rng = np.random.default_rng(6)
+    sizes = np.array(["2 kB", "4 kB", "8 kB", "16 kB", "32 kB", "64 kB"])
+    lab, place, x = rng.integers(1, 8, size=400), rng.integers(6, size=400), rng.random(400)
+    frame = pd.DataFrame({"name": [f"m{i}" for i in range(400)], "lab": lab, "size": sizes[place], "x": x})
+    frame.to_csv(tmp_path / "pool.csv", index=False)
+    worth = np.array([0.0, 2.0, -1.0, 1.5, -2.0, 0.3, 1.0, -0.5])
+    value = worth[lab] - 0.15 * (place - 4 * x) ** 2 + 0.05 * rng.normal(size=400)
+    assert cli("new", tmp_path / "c.db", "--pool", tmp_path / "pool.csv", "--id", "name").code == 0
+    with Campaign(tmp_path / "c.db") as campaign:
+        tell_rows(campaign, [(f"m{i}", float(value[i])) for i in range(120)])
+        campaign.ask(4)
+        found = status(campaign)["model"]
+        assert found["family"].endswith("; column 'lab' as names, column 'size' in order")
+        assert {each["column"] for each in found["lengthscales"]} == {"lab (name)", "size (rank)", "x"}
+    with Campaign(tmp_path / "c.db") as again:
+        assert status(again)["model"]["kernel"] == found["kernel"]
+        assert len(again.ask(4)) == 4
+
+
 def test_categories_alone_are_compared_as_categories(tmp_path):
     pool, rows = mixed_pool(tmp_path)
     request = Request(pool=str(pool), id="name", features=(), categories=("colour", "where"))

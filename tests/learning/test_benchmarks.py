@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import Row, decisions, further, learning
+from benchmarks import Row, decisions, encodings, further, learning
 from manyarms import Pool
 from manyarms.errors import MissingDataError
 
@@ -74,3 +74,18 @@ def test_texts_of_a_table_become_categories(monkeypatch: pytest.MonkeyPatch, tmp
     features, target = further.load("food")
     assert target.tolist() == [0.5, 0.75]
     assert Pool(features).features.tolist() == [[40.0, "man"], [50.0, "none"]]
+
+
+def test_tables_to_be_read_in_several_ways_hold_the_same_candidates_in_every_form() -> None:
+    numbers, values = encodings.tiles_numbers()
+    for form in ("tiles", "tiles_frame", "tiles_words"):
+        features, same = encodings.TABLES[form]()
+        assert len(Pool(features)) == len(numbers) == 20_736
+        np.testing.assert_array_equal(same, values)
+    one_hot, _ = encodings.tiles()
+    assert (one_hot.sum(axis=1) == numbers.shape[1]).all()
+    np.testing.assert_array_equal(one_hot[:, :6].argmax(axis=1), np.log2(numbers[:, 0]) - 4)
+    for form in ("architecture", "dna", "ids", "missing", "logarithms", "dummies", "plain"):
+        features, values = encodings.TABLES[form]()
+        assert len(Pool(features)) == len(values)
+        assert np.isfinite(values).all()

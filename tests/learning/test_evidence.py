@@ -10,7 +10,7 @@ import pytest
 from manyarms.kernels import Scale
 from manyarms.kernels.readings import Reading
 from manyarms.learning.kernel_families import Family, HammingFamily, StationaryFamily, TanimotoFamily
-from manyarms.learning.marginal_likelihood import Observations, log_evidence
+from manyarms.learning.marginal_likelihood import Observations, log_evidence, log_evidence_alone
 from manyarms.learning.mixed_family import MixedFamily, Way, positions_family
 from tests.learning import oracle
 
@@ -74,6 +74,8 @@ def test_grouped_pulls_have_the_evidence_of_single_pulls(name: str) -> None:
     if name == "rbf constant column":
         X = np.where(np.arange(4) == 1, 0.0, X)
     assert found.value == pytest.approx(oracle.log_evidence(kernel, X[owner], rewards, 0.2), abs=1e-8)
+    alone = log_evidence_alone(family.covariance_on(X)(theta).matrix, 1.7, 0.2, grouped(owner, rewards))
+    assert alone == pytest.approx(found.value, abs=1e-10)
     assert found.mean == pytest.approx(oracle.posterior_of_mean(kernel, X[owner], rewards, 0.2), abs=1e-8)
 
 
@@ -114,3 +116,5 @@ def test_a_covariance_that_is_not_positive_definite_has_no_evidence() -> None:
     family, X = StationaryFamily((1.0,), (0,)), np.linspace(0, 1e-6, 30)[:, None]
     seen = Observations(np.full(30, 1e12), np.linspace(-1, 1, 30))
     assert log_evidence(family.covariance_on(X)(np.zeros(1)), 1.0, 1e-30, seen) is None
+    matrix = family.covariance_on(X)(np.zeros(1)).matrix
+    assert log_evidence_alone(matrix, 1.0, 1e-30, seen) == -np.inf

@@ -10,6 +10,8 @@ import pandas as pd
 import pytest
 
 import manyarms as ma
+from benchmarks.encodings import ids
+from manyarms.engines import base
 from manyarms.kernels import Mixed, OneHot, Scale
 from manyarms.learning import LearnedModel, learn, prepare
 from manyarms.learning.natural_order import ranks
@@ -106,6 +108,11 @@ def ordered() -> tuple[np.ndarray, np.ndarray]:
 
 def one_hot(settings: np.ndarray) -> np.ndarray:
     return np.hstack([np.eye(n, dtype=np.uint8)[settings[:, j]] for j, n in enumerate((6, 6, 5))])
+
+
+def ordered_words() -> tuple[np.ndarray, np.ndarray]:
+    settings, truth = ordered()
+    return frame_of(settings).to_numpy().astype(str), truth
 
 
 SIZES = ["2", "4", "8", "16", "32", "64"]
@@ -217,11 +224,36 @@ def test_a_run_with_readings_is_saved_and_continued(tmp_path: Path) -> None:
     np.testing.assert_array_equal(run.ask(3).arms, again.ask(3).arms)
 
 
-def test_shards_choose_the_same_arms() -> None:
-    X, truth = named_numbers()
+@pytest.mark.parametrize("draw", [named_numbers, ordered_words])
+def test_shards_and_storage_change_nothing(
+    draw: Callable[[], tuple[np.ndarray, np.ndarray]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "BLOCK", 64)
+    monkeypatch.setattr("manyarms.pool.pool._MAX_BLOCK_ROWS", 64)
+    monkeypatch.setattr("manyarms.posterior.shard._REBUILD_ROWS", 64)
+    X, truth = draw()
     chosen = []
-    for shards in (1, 3):
-        run = ma.Optimizer(ma.Pool(X), seed=0, engine=ma.engines.Local(shards=shards))
+    for engine in (ma.engines.Local(shards=1), ma.engines.Local(shards=5, storage="recompute")):
+        run = ma.Optimizer(ma.Pool(X), seed=0, engine=engine)
         run.tell(arms=np.arange(120), rewards=noisy(truth[:120]))
         chosen.append(run.ask(8).arms)
+        assert run.model is not None
+        assert "; column" in run.model.family
     np.testing.assert_array_equal(*chosen)
+
+
+@pytest.mark.slow
+def test_the_best_arms_are_found_where_numbers_are_names() -> None:
+    """Read as numbers, two of three runs miss the best suppliers (docs/measurements.md)."""
+    features, measured = ids()
+    truth = measured.mean(axis=1)
+    top = truth >= np.sort(truth)[-len(truth) // 100]
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        run = ma.Optimizer(ma.Pool(features), seed=seed, budget=200)
+        tried: list[int] = []
+        while run.spent < 200:
+            batch = run.ask(10)
+            run.tell(batch, measured[batch.arms, rng.integers(4, size=len(batch.arms))])
+            tried += batch.arms.tolist()
+        assert top[np.unique(tried)].sum() > 0.8 * top.sum()

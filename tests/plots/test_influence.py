@@ -9,7 +9,7 @@ import pytest
 import manyarms as ma
 from manyarms.errors import InvalidParameterError, NothingToPlotError
 from manyarms.plots.data.influence import AVERAGED
-from manyarms.pool.columns import columns_of
+from manyarms.run.columns import columns_of
 from manyarms.run.optimizer import NINETY
 from tests.campaigns.support import made, results
 

@@ -20,7 +20,7 @@ from manyarms.kernels.distances import squared_distances
 from manyarms.kernels.stationary import CHUNK
 from manyarms.support.validation import Floats, Ints
 
-HAMMING_SCALE = 0.5  # arms that differ in half of their positions then have correlation 1/e
+HAMMING_SCALE = 2.0  # arms that differ in all positions then have correlation 1/√e
 
 
 @dataclass(frozen=True)

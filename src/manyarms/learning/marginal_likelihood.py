@@ -76,9 +76,7 @@ def log_evidence(
         return None
     alpha, log_det, half = solution
     freedom, scatter = observations.degrees_of_freedom, observations.scatter
-    value = -0.5 * (means @ alpha + log_det + n * math.log(2 * math.pi))
-    value -= 0.5 * (freedom * math.log(2 * math.pi * noise) + scatter / noise)
-    value -= 0.5 * float(np.log(counts).sum())
+    value = _value(float(means @ alpha) + log_det, noise, observations)
     inverse_diagonal = 2.0 * np.diag(half) + alpha**2
     by_noise = -noise * float(np.diag(half) @ (1.0 / counts))
     by_noise += 0.5 * (scatter / noise - freedom)
@@ -88,8 +86,32 @@ def log_evidence(
     fitted = means - own_noise * alpha
     variances = own_noise - own_noise**2 * inverse_diagonal
     return LogEvidence(
-        float(value), gradient, float(MEAN_VARIANCE * alpha.sum()), fitted, np.maximum(variances, 0.0)
+        value, gradient, float(MEAN_VARIANCE * alpha.sum()), fitted, np.maximum(variances, 0.0)
     )
+
+
+def log_evidence_alone(K: Floats, signal: float, noise: float, observations: Observations) -> float:
+    """The value of `log_evidence` without anything else, in a third of the time; −∞ where there is none."""
+    from scipy.linalg import lapack
+
+    n, counts, means = len(observations), observations.counts, observations.means
+    C = signal * K
+    C += MEAN_VARIANCE
+    C[np.diag_indices(n)] += noise / counts
+    factor, failed = lapack.dpotrf(C.T, overwrite_a=1)
+    if failed:
+        return -math.inf
+    alpha, _ = lapack.dpotrs(factor, means)
+    log_det = 2.0 * float(np.log(np.diag(factor)).sum())
+    return _value(float(means @ alpha) + log_det, noise, observations)
+
+
+def _value(fit_and_det: float, noise: float, observations: Observations) -> float:
+    """The log evidence from ȳᵀC⁻¹ȳ + log det C."""
+    freedom, scatter = observations.degrees_of_freedom, observations.scatter
+    value = -0.5 * (fit_and_det + len(observations) * math.log(2 * math.pi))
+    value -= 0.5 * (freedom * math.log(2 * math.pi * noise) + scatter / noise)
+    return value - 0.5 * float(np.log(observations.counts).sum())
 
 
 def _solve(C: Floats, means: Floats) -> tuple[Floats, float, Floats] | None:

@@ -21,7 +21,7 @@ from manyarms.kernels.checks import numeric
 from manyarms.kernels.hamming import codes_of
 from manyarms.kernels.mixed import Mixed
 from manyarms.kernels.readings import NAME, Reading
-from manyarms.learning.kernel_families import CovarianceAtScales, StationaryFamily
+from manyarms.learning.kernel_families import HAMMING_SCALE, CovarianceAtScales, StationaryFamily
 from manyarms.support.validation import Floats
 
 MOST_NAMED = 5  # ways named in the name of a family
@@ -81,8 +81,8 @@ class MixedFamily:
 
     @property
     def typical(self) -> Floats:
-        """√d for numbers, see `StationaryFamily`; √(d/2) for names, as in `HammingFamily`."""
-        d = len(self.ways) / (2.0 if self.all_names else 1.0)
+        """√d for numbers, see `StationaryFamily`; √2d for names, which is that of `HammingFamily`."""
+        d = len(self.ways) * (HAMMING_SCALE if self.all_names else 1.0)
         return np.full(len(self.readings) if self.separate else 1, 0.5 * math.log(d))
 
     def separated(self) -> MixedFamily:

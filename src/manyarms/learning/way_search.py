@@ -23,7 +23,7 @@ from manyarms.kernels.hamming import codes_of
 from manyarms.learning.candidate import EVALUATIONS, Candidate, best_of
 from manyarms.learning.kernel_families import HammingFamily, StationaryFamily
 from manyarms.learning.map_fit import Fit, HyperPrior, Start, fit
-from manyarms.learning.marginal_likelihood import Observations, log_evidence
+from manyarms.learning.marginal_likelihood import Observations, log_evidence_alone
 from manyarms.learning.mixed_family import MixedFamily, Way
 from manyarms.support.validation import Floats
 
@@ -33,6 +33,7 @@ MOST_CHANGES = 32  # ways whose evidence is computed, of the columns with the sh
 MOST_COLUMNS = 256  # that may each have a length-scale
 SCREENED_ARMS = 100  # at most this many decide which changes are fitted
 SCREENED_NOISE = 0.1  # a noise variance under which every column is free to explain more or less
+NO_NOISE = 0.02  # a learned noise variance below which a fit counts as one without noise
 STEPS = (-1.0, 0.0, 1.0, 2.0)  # from the shared log length-scale to those tried for a column
 ROUNDS = 3  # of changes
 MARGIN = (
@@ -215,14 +216,15 @@ class _Search:
     def _best_change(self, point: _Point, column: int, ways: list[Way]) -> list[_Change]:
         """The best way to read this column if it raises the evidence.
 
-        Every way, also the present one, may have its own length-scale. Signal and noise are those of the fit
-        or, since a fit without noise cannot be changed in one place alone, typical ones.
+        Every way, also the present one, may have its own length-scale. Signal and noise are those of the fit.
+        A fit without noise cannot be changed in one place alone; there typical ones are tried too.
         """
         if not ways:
             return []
         scales = {float(point.log_scales[column][0]), *(point.shared + step for step in STEPS)}
         best: list[_Change] = []
-        for others in (point.others, np.array([0.0, math.log(SCREENED_NOISE)])):
+        typical = [np.array([0.0, math.log(SCREENED_NOISE)])] if point.others[1] < math.log(NO_NOISE) else []
+        for others in (point.others, *typical):
             present, *tried = (
                 max(
                     (
@@ -242,10 +244,9 @@ class _Search:
         return replace(change, gain=self._evidence(point.after([change])))
 
     def _evidence(self, point: _Point) -> float:
-        signal, noise = np.exp(point.others)
+        signal, noise = np.exp(point.others).tolist()
         covariance = point.family.covariance_on(self.features)(point.values[:-2])
-        found = log_evidence(covariance, float(signal), float(noise), self.observations)
-        return -np.inf if found is None else found.value
+        return log_evidence_alone(covariance.matrix, signal, noise, self.observations)
 
     def _point(self, candidate: Candidate) -> _Point | None:
         """The candidate in terms of ways; None if it has none, or measures columns in their own units."""

@@ -10,8 +10,8 @@ import numpy as np
 
 from manyarms.errors import InvalidParameterError
 from manyarms.plots.view import BatchLine, Measurement, ModelView, RunView
-from manyarms.pool.columns import columns_of
 from manyarms.pool.pool import Pool
+from manyarms.run.columns import columns_of
 from manyarms.run.feedback import with_feedback
 from manyarms.run.maximize import Result
 from manyarms.run.optimizer import Optimizer

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from manyarms.errors import InvalidParameterError
-from manyarms.pool.columns import Column
 from manyarms.pool.pool import Pool
+from manyarms.run.columns import Column
 from manyarms.run.optimizer import Optimizer
 from manyarms.run.reward_scale import RewardScale
 from manyarms.support.validation import Floats, Ints

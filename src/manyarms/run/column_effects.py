@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyarms.pool.columns import Column
 from manyarms.pool.pool import Pool
 from manyarms.run.belief import Belief
+from manyarms.run.columns import Column
 from manyarms.run.context import RunContext
 from manyarms.run.reward_scale import RewardScale
 from manyarms.support.validation import Floats, Ints

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from manyarms.embeddings.nystrom import covariances
-from manyarms.pool.columns import columns_of
 from manyarms.pool.pool import Pool
 from manyarms.posterior.history import History
 from manyarms.run.belief import Belief
 from manyarms.run.column_effects import ColumnEffect, column_effects
+from manyarms.run.columns import columns_of
 from manyarms.run.context import RunContext
 from manyarms.run.reward_scale import RewardScale
 from manyarms.run.state import RunState

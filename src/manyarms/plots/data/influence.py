@@ -21,8 +21,8 @@ from manyarms.embeddings.nystrom import covariances
 from manyarms.errors import InvalidParameterError, NothingToPlotError
 from manyarms.plots.data.agreement import NINETY
 from manyarms.plots.view import ModelView, RunView
-from manyarms.pool.columns import Column
 from manyarms.posterior.posterior import Posterior
+from manyarms.run.columns import Column
 from manyarms.support.threads import threads_for
 from manyarms.support.validation import Floats
 

@@ -16,7 +16,7 @@ from manyarms.errors import InvalidParameterError, NothingToPlotError
 from manyarms.plots.data.influence import columns_by_importance
 from manyarms.plots.numbers import thinned
 from manyarms.plots.view import ModelView, RunView
-from manyarms.pool.columns import Column
+from manyarms.run.columns import Column
 from manyarms.support.validation import Floats, Ints
 
 MOST_OTHERS = 1500  # candidates drawn that were neither measured nor recommended
