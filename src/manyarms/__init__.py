@@ -10,6 +10,7 @@ from manyarms.kernels import (
     Linear,
     Matern,
     OnColumns,
+    OneHot,
     Product,
     Scale,
     SklearnKernel,
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
     from manyarms.continuous.box import Box
     from manyarms.continuous.optimizer import BoxOptimizer
     from manyarms.run.certificate import Certificate
+    from manyarms.run.explanation import Explanation
+    from manyarms.run.further_gain import ExpectedGain
 
 __version__ = "0.1.0"
 
@@ -70,6 +73,9 @@ def __getattr__(name: str) -> Any:
         return import_module("manyarms.contextual.bandit").ContextualBandit
     if name == "Campaign":
         return import_module("manyarms.campaigns.python_api").Campaign
+    if name in ("ExpectedGain", "Explanation"):
+        module = "further_gain" if name == "ExpectedGain" else "explanation"
+        return getattr(import_module(f"manyarms.run.{module}"), name)
     if name == "Certificate":
         return import_module("manyarms.run.certificate").Certificate
     raise AttributeError(f"module 'manyarms' has no attribute {name!r}")
@@ -101,12 +107,15 @@ __all__ = [
     "Certificate",
     "ContextualBandit",
     "EpsGreedy",
+    "ExpectedGain",
+    "Explanation",
     "Hamming",
     "History",
     "Linear",
     "Matern",
     "MiniGPUCB",
     "OnColumns",
+    "OneHot",
     "Optimizer",
     "Policy",
     "Pool",

@@ -105,6 +105,10 @@ class GapReachedError(ManyarmsError, RuntimeError):
     """The recommended arm is already as close to the best one as was asked for; nothing was handed out."""
 
 
+class GainReachedError(ManyarmsError, RuntimeError):
+    """The next batch is not expected to improve the best arm by as much as was asked for."""
+
+
 class AllFailedError(ManyarmsError, RuntimeError):
     """Every trial of a batch failed, so the run stopped; `result` holds what was measured before."""
 

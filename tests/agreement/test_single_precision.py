@@ -107,6 +107,29 @@ def test_storage_is_half_the_size() -> None:
     assert sizes[np.float64] == 2 * sizes[np.float32]
 
 
+def learned_run(storage: str, noise: float) -> ma.Optimizer:
+    """The default on a smooth function with values over several orders of magnitude (Rosenbrock's)."""
+    features = np.random.default_rng(0).random((1500, 3))
+    points = 4 * features - 2
+    steps = 100 * (points[:, 1:] - points[:, :-1] ** 2) ** 2 + (1 - points[:, :-1]) ** 2
+    values = -steps.sum(axis=1) / steps.sum(axis=1).std()
+    rng, opt = np.random.default_rng(1), ma.Optimizer(ma.Pool(features), seed=0, storage=storage)
+    for size in (20, 50, 50, 50, 50, 1):
+        batch = opt.ask(size)
+        opt.tell(batch, values[batch.arms] + noise * rng.normal(size=size))
+    return opt
+
+
+def test_noise_that_single_precision_does_not_resolve_is_modelled_in_double_precision() -> None:
+    """Without noise, single precision left nearly all pulled arms out of the sketch, or overflowed."""
+    single_run, double_run = learned_run("float32", 0.0), learned_run("float64", 0.0)
+    assert single_run.posterior.storage == np.float64
+    sizes = [opt.posterior.state.sketch_size for opt in (single_run, double_run)]
+    assert abs(sizes[0] - sizes[1]) <= 5
+    assert sizes[0] > 150
+    assert learned_run("float32", 0.3).posterior.storage == np.float32
+
+
 @pytest.mark.parametrize("ridge", [0.01, 1.0])
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
 def test_values_of_a_definition_in_single_precision(

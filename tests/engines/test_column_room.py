@@ -17,7 +17,7 @@ import pytest
 
 import manyarms as ma
 from manyarms.errors import InvalidParameterError, StorageFullError
-from manyarms.support import column_room
+from manyarms.support import unnamed_file
 from manyarms.support.available_memory import available_memory
 from manyarms.support.column_room import ColumnRoom, StorageSettings
 from manyarms.support.column_store import PANEL
@@ -59,7 +59,7 @@ def test_memory_is_used_first_and_files_after_it(tmp_path: Path, caplog) -> None
 def test_columns_are_computed_again_if_a_usual_sketch_fits_nowhere(
     tmp_path: Path, monkeypatch, caplog
 ) -> None:
-    monkeypatch.setattr(column_room, "_free", lambda folder: 10**6)
+    monkeypatch.setattr("manyarms.support.column_room.free_bytes", lambda folder: 10**6)
     room = ColumnRoom(StorageSettings("auto", str(tmp_path), memory=10**6))
     with caplog.at_level(logging.WARNING, "manyarms.engines"):
         assert isinstance(room.columns(ROWS, np.float32, 10**6), RecomputedColumns)
@@ -106,7 +106,7 @@ def test_a_full_disk_is_one_clear_error_and_the_run_is_unchanged(tmp_path: Path,
         raise OSError(28, os.strerror(28))
 
     with monkeypatch.context() as patch:
-        patch.setattr(column_room, "_reserve", full)
+        patch.setattr(unnamed_file, "reserve", full)
         with pytest.raises(StorageFullError, match=r"has no room for .* another folder, or use storage"):
             opt.ask(3)
     assert opt.history.pulls == before

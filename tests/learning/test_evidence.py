@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from manyarms.kernels import Scale
+from manyarms.kernels.readings import Reading
 from manyarms.learning.kernel_families import Family, HammingFamily, StationaryFamily, TanimotoFamily
 from manyarms.learning.marginal_likelihood import Observations, log_evidence
+from manyarms.learning.mixed_family import MixedFamily, Way, positions_family
 from tests.learning import oracle
 
 SPREADS = (1e-9, 1.0, 1e9, 3.0)
@@ -19,13 +23,26 @@ FAMILIES = {
     "matern own": StationaryFamily(SPREADS, (0, 1, 2, 3), nu=2.5),
     "hamming": HammingFamily(),
     "tanimoto": TanimotoFamily(),
+    "categories shared": positions_family(6),
+    "categories own": positions_family(6).separated(),
+    "RBF of categories": replace(positions_family(6), nu=None).separated(),
+    "read in several ways": MixedFamily(
+        (
+            Way((Reading("number", (0,), scale=2.0),)),
+            Way((Reading("name", (1,)),)),
+            Way((Reading("present", (2,), (1.0, 2.0)), Reading("missing", (2,), (1.0,)))),
+            Way((Reading("logarithm", (3,), (0.5,)),)),
+            Way((Reading("rank", (4, 5), (1.0, 3.0)),)),
+        ),
+        separate=True,
+    ),
 }
 
 
 def features_for(family: Family, n: int, rng: np.random.Generator) -> np.ndarray:
     if isinstance(family, StationaryFamily):
         return rng.normal(size=(n, 4)) * SPREADS
-    if isinstance(family, HammingFamily):
+    if isinstance(family, HammingFamily | MixedFamily):
         return rng.integers(4, size=(n, 6))
     return rng.integers(256, size=(n, 8)).astype(np.uint8)
 

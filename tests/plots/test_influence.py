@@ -8,8 +8,8 @@ import pytest
 
 import manyarms as ma
 from manyarms.errors import InvalidParameterError, NothingToPlotError
-from manyarms.plots.columns import columns_of
 from manyarms.plots.data.influence import AVERAGED
+from manyarms.pool.columns import columns_of
 from manyarms.run.optimizer import NINETY
 from tests.campaigns.support import made, results
 
@@ -172,3 +172,21 @@ def test_unknown_columns_and_missing_results_are_refused(rng: np.random.Generato
     ):
         with pytest.raises(NothingToPlotError):
             draw(empty)
+
+
+def test_a_column_over_orders_of_magnitude_is_drawn_on_a_logarithmic_axis(rng: np.random.Generator) -> None:
+    """As the learned model sees it; linear values would put half of the candidates into the first step."""
+    features = np.column_stack([10 ** rng.uniform(-4, 1, 200), rng.random(200)])
+    run = ma.Optimizer(ma.Pool(features, names=["amount", "b"]), seed=0)
+    run.tell(arms=np.arange(60), rewards=-((np.log10(features[:60, 0]) + 1) ** 2))
+    data = ma.plots.effect_data(run, "amount")
+    assert data.logarithmic
+    values = np.array(data.values, dtype=float)
+    assert np.all(np.diff(values) > 0)
+    assert np.diff(np.log10(values)).max() < 0.5
+    assert features[:, 0].min() <= values[0] * (1 + 1e-12)
+    assert values[-1] <= features[:, 0].max()
+    assert not ma.plots.effect_data(run, "b").logarithmic
+    scales = [str(ma.plots.effect(run, name).spec()).count("'type': 'log'") for name in ("amount", "b")]
+    assert scales[0] > 0
+    assert scales[1] == 0

@@ -36,7 +36,9 @@ def bearer(token: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def in_process(where: Path | Place, idle_seconds: int = 5, **settings: Any) -> Iterator[httpx.Client]:
+def in_process(
+    where: Path | Place, idle_seconds: int = 5, port: int = 0, **settings: Any
+) -> Iterator[httpx.Client]:
     """The application on a folder or a database, in a thread of this process, behind a real socket.
 
     A connection that is idle for so many seconds after an answer is closed.
@@ -53,7 +55,7 @@ def in_process(where: Path | Place, idle_seconds: int = 5, **settings: Any) -> I
             timeout_keep_alive=idle_seconds,
         )
     )
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = socket.create_server(("127.0.0.1", port))
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import socket
 import time
@@ -14,6 +15,7 @@ import pytest
 
 from manyarms.service.limits import Limits
 from manyarms.service.tokens.store import TOKENS_FILE
+from tests.campaigns.support import wait_until
 from tests.service.support import campaign_in, in_process
 
 SMALL = Limits(json_bytes=2_000, file_bytes=5_000, table_bytes=9_000, body_seconds=0.6, head_seconds=0.6)
@@ -65,6 +67,32 @@ def test_a_workbook_that_is_huge_when_unpacked_is_refused(client: httpx.Client) 
     assert (answer.status_code, answer.json()["kind"]) == (413, "TooLargeError")
 
 
+def packed_by_zip(part: str) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as parts:
+        parts.writestr(part, b"0" * 1_000_000)
+    return packed.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.csv.gz", gzip.compress(b"name,x\n" + b"a,1\n" * 250_000)),
+        ("t.xlsx", packed_by_zip("xl/worksheets/sheet1.xml")),
+        ("t.npz", packed_by_zip("features.npy")),
+    ],
+)
+def test_a_table_that_is_huge_when_unpacked_is_refused_and_deleted(
+    client: httpx.Client, folder: Path, name: str, content: bytes
+) -> None:
+    before = files(folder)
+    assert len(content) < SMALL.table_bytes
+    for method, path in (("PUT", "/campaigns/second"), ("POST", "/campaigns/screen/candidates")):
+        answer = client.request(method, path, params={"name": name}, content=content)
+        assert (answer.status_code, answer.json()["kind"]) == (413, "TooLargeError"), answer.text
+    assert files(folder) == before
+
+
 def raw(client: httpx.Client, *parts: bytes, pause: float = 0.25) -> bytes:
     """Send these bytes with pauses; what the service answers until it closes the connection, as it must."""
     address = (client.base_url.host, client.base_url.port)
@@ -90,6 +118,19 @@ def test_a_slow_body_is_refused(client: httpx.Client) -> None:
     assert b" 408 " in answer.split(b"\r\n")[0]
     assert b"TooSlowError" in answer
     assert client.get("/campaigns/screen/tickets").json()["tickets"] == []
+
+
+def test_a_slow_or_broken_upload_of_a_table_leaves_no_file(client: httpx.Client, folder: Path) -> None:
+    before = files(folder)
+    head = b"PUT /campaigns/second?name=t.csv HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 900\r\n\r\n"
+    answer = raw(client, head, *[b"name,x\n"] * 8)
+    assert b" 408 " in answer.split(b"\r\n")[0]
+    assert files(folder) == before
+    with socket.create_connection((client.base_url.host, client.base_url.port)) as connection:
+        connection.sendall(head + b"name,x\n")
+        wait_until(lambda: files(folder) != before)  # the upload has begun, and the client goes away
+    wait_until(lambda: files(folder) == before)
+    assert client.get("/campaigns").json()["campaigns"] == ["screen"]
 
 
 def test_a_slow_head_ends_the_connection(folder: Path) -> None:

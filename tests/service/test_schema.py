@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from tests.service.support import bearer, campaign_in, in_process, new_token
+from manyarms.service.places import Folder, Place, PostgresDatabase
+from tests.campaigns.server import fresh_database
+from tests.campaigns.support import made
+from tests.service.support import bearer, campaign_in, in_process
 
 Served = tuple[httpx.Client, dict[str, str]]
 FUZZING = settings(
@@ -20,18 +25,35 @@ FUZZING = settings(
 )
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A service with a campaign that has some results and some open tickets."""
-    folder = tmp_path_factory.mktemp("campaigns")
-    campaign_in(folder)
-    headers = bearer(new_token(folder, scopes="admin"))
-    with in_process(folder) as client:
+@contextlib.contextmanager
+def begun(place: Place) -> Iterator[Served]:
+    """A service whose campaign has some results and some open tickets."""
+    with contextlib.closing(place.tokens()) as tokens:
+        headers = bearer(tokens.make("tester", "*", ["admin"])[1])
+    with in_process(place) as client:
         for number in range(2):
             asked = client.post("/campaigns/screen/asks", json={"n": 4}, headers=headers).json()["tickets"]
             rows = [{"ticket": each["ticket"], "value": 0.1 * each["arm"]} for each in asked[: 4 - number]]
             client.post("/campaigns/screen/results", json={"rows": rows}, headers=headers)
         yield client, headers
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """The service on a folder."""
+    folder = tmp_path_factory.mktemp("campaigns")
+    campaign_in(folder)
+    with begun(Folder(folder)) as found:
+        yield found
+
+
+@pytest.fixture
+def on_postgresql(tmp_path: Path, server: str) -> Iterator[Served]:
+    """The service on a database of a PostgreSQL server, which refuses more texts and numbers than SQLite."""
+    database = fresh_database(server)
+    made(tmp_path, f"{database}#screen").close()
+    with begun(PostgresDatabase(database, tmp_path)) as found:
+        yield found
 
 
 def fuzzed(service: Served, examples: int) -> int:
@@ -69,6 +91,16 @@ def test_no_request_is_an_error_of_the_service(service: Served) -> None:
 @pytest.mark.soak
 def test_many_requests_are_no_error_of_the_service(service: Served) -> None:
     assert fuzzed(service, 200) > 400
+
+
+@pytest.mark.slow
+def test_no_request_is_an_error_of_the_service_on_postgresql(on_postgresql: Served) -> None:
+    assert fuzzed(on_postgresql, 5) > 10
+
+
+@pytest.mark.soak
+def test_many_requests_are_no_error_of_the_service_on_postgresql(on_postgresql: Served) -> None:
+    assert fuzzed(on_postgresql, 200) > 400
 
 
 def test_the_description_names_every_route_with_examples_and_security(

@@ -101,6 +101,35 @@ def test_a_requester_that_goes_away_does_not_stop_the_thread(tmp_path: Path) -> 
     thread.close()
 
 
+def test_the_end_of_a_thread_does_not_mind_requesters_that_have_gone(tmp_path: Path) -> None:
+    path = campaign_in(tmp_path)
+    thread = ModelThread(lambda: Campaign(path), lambda: None)
+    begun, free = threading.Event(), threading.Event()
+    running = thread.call(lambda _campaign: (begun.set(), free.wait()))
+    begun.wait()
+    gone, waiting = thread.call(lambda _campaign: 1), thread.call(lambda _campaign: 2)
+    assert gone.cancel()
+    threading.Timer(0.1, free.set).start()
+    thread.close()
+    with pytest.raises(errors.ServiceBusyError):
+        waiting.result(60)
+    assert running.result(60)
+
+
+def test_news_that_cannot_be_spread_do_not_end_the_thread(tmp_path: Path) -> None:
+    """The batch is handed out by then, so its requester gets it, and the next ask is answered."""
+    path = campaign_in(tmp_path)
+
+    def fails() -> None:
+        raise RuntimeError("the event loop is closed")
+
+    thread = ModelThread(lambda: Campaign(path), fails)
+    for number in range(2):
+        (issued,) = thread.ask(AskRequest(Share(1, key=f"k{number}", digest="d"))).result(60)
+        assert issued.ticket == number
+    thread.close()
+
+
 def worker(address: str, name: str, trials: int, seen: list[tuple[str, float]]) -> None:
     """Ask for one candidate, measure it and tell it, again and again."""
     with httpx.Client(base_url=address, timeout=60) as client:

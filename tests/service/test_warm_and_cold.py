@@ -67,19 +67,24 @@ def compare(where: Databases, cold: ProcessPoolExecutor, kind: str, seeds: range
             where.make(cold_place, kind)
             campaign = RemoteCampaign(Connection(f"{client.base_url}/{warm_name}"))
             try:
-                one_sequence(campaign, cold_place, cold, Laboratory(seed), acts)
+                one_sequence([campaign], cold_place, cold, Laboratory(seed), acts)
             finally:
                 campaign.close()
 
 
 def one_sequence(
-    campaign: RemoteCampaign, place: str, cold: ProcessPoolExecutor, laboratory: Laboratory, acts: int
+    campaigns: list[RemoteCampaign],
+    place: str,
+    cold: ProcessPoolExecutor,
+    laboratory: Laboratory,
+    acts: int,
 ) -> None:
+    """Acts on one campaign, which one or several services hold, in turn."""
     warm_codes: Codes = {}
     cold_codes: Codes = {}
-    for _ in range(acts):
+    for number in range(acts):
         act = laboratory.next()
-        warm_new, warm_found = perform(campaign, act, warm_codes)
+        warm_new, warm_found = perform(campaigns[number % len(campaigns)], act, warm_codes)
         cold_new, cold_found = cold.submit(perform_cold, place, act, cold_codes).result(120)
         assert warm_found == cold_found, act
         assert warm_new.keys() == cold_new.keys()
@@ -87,12 +92,29 @@ def one_sequence(
         cold_codes |= cold_new
         laboratory.open += warm_new
     assert laboratory.told, "nothing was told, so nothing was compared"
-    assert model_of(campaign) == cold.submit(model_cold, place).result(120)
+    found = cold.submit(model_cold, place).result(120)
+    assert all(model_of(campaign) == found for campaign in campaigns)
 
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_warm_service_equals_new_processes(tmp_path: Path, cold: ProcessPoolExecutor, kind: str) -> None:
     compare(Databases(tmp_path, None), cold, kind, range(1), 14)
+
+
+@pytest.mark.parametrize("kind", ["learned", pytest.param("given", marks=pytest.mark.slow)])
+def test_two_services_that_take_turns_equal_new_processes(
+    tmp_path: Path, cold: ProcessPoolExecutor, kind: str
+) -> None:
+    """What one of them keeps of the model is never what the other one has made of the campaign since."""
+    where = Databases(tmp_path, None)
+    with where.service() as (one, address), where.service() as (two, _):
+        for name in ("warm", "cold"):
+            where.make(address(name), kind)
+        with contextlib.ExitStack() as open_ones:
+            both = [RemoteCampaign(Connection(f"{client.base_url}/warm")) for client in (one, two)]
+            for campaign in both:
+                open_ones.callback(campaign.close)
+            one_sequence(both, address("cold"), cold, Laboratory(77), 14)
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Batches whose arms must belong together: limits on arms with the same label, and one label for all."""
 
 from collections import Counter
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -117,14 +118,120 @@ def test_a_batch_that_cannot_be_is_refused_and_nothing_changes(rng):
         assert repr(run) == before
 
 
-def test_limits_that_exclude_each_other_are_refused(rng):
-    """Rows and columns of a 2 × 2 table with one arm allowed in each: three arms are never possible."""
+def test_a_first_choice_that_blocks_the_others_is_left_out(rng):
+    """The first choice uses up the row and the column of all others: it cannot be in a batch of two."""
     run = ma.Optimizer(ma.Pool(rng.uniform(size=(4, 2))), POLICIES[0], seed=0)
-    run.tell(arms=[0, 1, 2, 3], rewards=[9.0, 0.0, 0.0, 0.0])  # arm 0 is the first choice
+    run.tell(arms=[0, 1, 2, 3], rewards=[9.0, 0.0, 1.0, 0.0])  # arm 0 is the first choice
     rows, columns = np.array([0, 0, 0, 1]), np.array([0, 1, 2, 0])
     structure = ma.BatchStructure(at_most=[(rows, 1), (columns, 1)])
-    with pytest.raises(NothingToAskError, match=r"2 arms were asked for, but after 1 of them"):
-        run.ask(2, structure=structure)
+    assert ma.Optimizer.of(run.context, run.state).ask(1, structure=structure).arms.tolist() == [0]
+    assert sorted(run.ask(2, structure=structure).arms.tolist()) == [2, 3]
+    before = repr(run)
+    with pytest.raises(NothingToAskError, match="only 2 pulls are allowed"):
+        run.ask(3, structure=structure)
+    assert repr(run) == before
+
+
+def _satisfies(arms, limits) -> bool:
+    return all(max(Counter(labels[list(arms)].tolist()).values()) <= most for labels, most in limits)
+
+
+def _possible(allowed, n, limits) -> bool:
+    """By trying every set of n arms."""
+    return any(_satisfies(arms, limits) for arms in combinations(allowed, n))
+
+
+@pytest.mark.parametrize("n_limits", [2, 3])
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: type(policy).__name__)
+def test_several_limits_are_satisfied_or_refused_with_good_reason(policy, n_limits):
+    """On small random tables, against all sets of arms; most of the batches are nearly impossible."""
+    rng, outcomes = np.random.default_rng(n_limits), Counter()
+    for _ in range(12):
+        features = rng.uniform(size=(12, 2))
+        limits = [(rng.integers(4, size=12), int(rng.integers(1, 4))) for _ in range(n_limits)]
+        n = int(rng.integers(2, 8))
+        run = ma.Optimizer(ma.Pool(features), policy, seed=0, repeats="forbid")
+        run.tell(arms=[0, 1, 2], rewards=features[:3, 0])
+        may = _possible(range(3, 12), n, limits)
+        try:
+            batch = run.ask(n, structure=ma.BatchStructure(at_most=limits))
+        except NothingToAskError:
+            assert not may, (limits, n)
+        else:
+            assert len(set(batch.arms.tolist())) == n
+            assert _satisfies(batch.arms, limits)
+        outcomes[may] += 1
+    assert min(outcomes[True], outcomes[False]) >= 2
+
+
+def test_each_pick_is_the_best_one_that_leaves_the_batch_possible():
+    policy, rng, tight = ma.GPBUCB(kernel=ma.RBF(0.5), noise_std=0.1, width=2.0), np.random.default_rng(8), 0
+    for _ in range(20):
+        features = rng.uniform(size=(12, 2))
+        limits = [(rng.integers(4, size=12), 1), (rng.integers(4, size=12), 2)]
+        run = ma.Optimizer(ma.Pool(features), policy, seed=0, repeats="forbid")
+        run.tell(arms=[0, 1, 2], rewards=features[:3, 0])
+        n = next((n for n in (4, 3, 2) if _possible(range(3, 12), n, limits)), 0)
+        if not n:
+            continue
+        before = run.state
+        batch = run.ask(n, structure=ma.BatchStructure(at_most=limits)).arms.tolist()
+        chosen = []
+        again = ma.Optimizer.of(run.context, before)
+        for _ in range(n):
+            safe = [
+                arm
+                for arm in range(3, 12)
+                if arm not in chosen
+                and any(
+                    {*chosen, arm} <= {*arms} and _satisfies(arms, limits)
+                    for arms in combinations(range(3, 12), n)
+                )
+            ]
+            greedy = [arm for arm in range(3, 12) if arm not in chosen and _satisfies([*chosen, arm], limits)]
+            tight += safe != greedy
+            chosen.append(int(again.ask(1, eligible=safe).arms[0]))
+        assert batch == chosen
+    assert tight > 10, "the limits hardly ever mattered"
+
+
+def test_untried_arms_come_first_as_far_as_several_limits_allow():
+    run = ma.Optimizer(
+        ma.Pool(np.random.default_rng(0).uniform(size=(5, 2))), POLICIES[0], seed=0, repeats="fresh"
+    )
+    run.tell(arms=[0, 1, 2], rewards=[1.0, 2.0, 3.0])
+    rows, columns = np.array([0, 1, 2, 0, 0]), np.array([0, 1, 2, 1, 3])
+    structure = ma.BatchStructure(at_most=[(rows, 1), (columns, 1)])
+    batch = run.ask(3, structure=structure)
+    assert 4 in batch.arms  # arm 3 would take the row and the column of two others
+    assert _satisfies(batch.arms, [(rows, 1), (columns, 1)])
+
+
+def test_one_label_for_all_is_chosen_among_those_with_a_batch_within_all_limits():
+    """The label with the best arms has three rows and three columns, but no three arms in different ones."""
+    label = np.array([0, 0, 0, 0, 0, 1, 1, 1])
+    rows, columns = np.array([0, 0, 0, 1, 2, 0, 1, 2]), np.array([0, 1, 2, 0, 0, 0, 1, 2])
+    run = ma.Optimizer(ma.Pool(np.arange(8.0)[:, None]), POLICIES[0], seed=0, repeats="allow")
+    run.tell(arms=np.arange(8), rewards=[9.0, 9.0, 9.0, 9.0, 9.0, 0.0, 0.0, 0.0])
+    structure = ma.BatchStructure(same=label, at_most=[(rows, 1), (columns, 1)])
+    assert sorted(ma.Optimizer.of(run.context, run.state).ask(3, structure=structure).arms.tolist()) == [
+        5,
+        6,
+        7,
+    ]
+    with pytest.raises(NothingToAskError, match="no label has so many that satisfy all limits together"):
+        run.ask(3, eligible=[0, 1, 2, 3, 4, 6], structure=structure)
+
+
+def test_limits_with_room_cost_no_integer_program(rng, monkeypatch):
+    def never(*_, **__):
+        raise AssertionError("an integer program was solved")
+
+    monkeypatch.setattr("scipy.optimize.milp", never)
+    run, _ = _run(POLICIES[0], rng, repeats="forbid")
+    limits = [(np.arange(N) % 7, 3), (np.arange(N) % 4, 8)]
+    batch = run.ask(12, structure=ma.BatchStructure(at_most=limits))
+    assert _satisfies(batch.arms, limits)
 
 
 def test_untried_arms_still_come_first(rng):

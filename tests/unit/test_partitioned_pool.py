@@ -20,6 +20,7 @@ from manyarms.errors import (
     TextColumnError,
     UnknownArmError,
 )
+from manyarms.pool import row_copy, stored_rows
 from manyarms.pool.partitioned import PartitionedPool
 
 N, D = 4000, 3
@@ -97,6 +98,38 @@ def test_the_same_arms_as_in_memory(
     opt.save(tmp_path / "run")
     stored, _ = pools(folder, rows, LITTLE)
     assert ma.Optimizer.load(tmp_path / "run", pool=stored).ask(2).arms.tolist() == opt.ask(2).arms.tolist()
+
+
+def batches(folder: Path, rows: np.ndarray) -> list[int]:
+    """The arms of some batches of a run on the pool in files, which keeps little in memory."""
+    pool, _ = pools(folder, rows, LITTLE)
+    engine = ma.engines.Local(shards=1, storage="recompute")
+    opt, arms, values = ma.Optimizer(pool, seed=2, engine=engine), [], np.sin(rows[:, :2]).sum(axis=1)
+    for size in (24, 30, 3):
+        batch = opt.ask(size)
+        opt.tell(batch, values[batch.arms])
+        arms += batch.arms.tolist()
+    return arms
+
+
+def test_a_row_group_is_decoded_once_and_again_only_without_room_for_a_copy(
+    folder: Path, rows: np.ndarray, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    decoded: list[tuple[str, int]] = []
+    plain = stored_rows.read_columns
+
+    def read_columns(filesystem, group, names):
+        decoded.append((group.path, group.number))
+        return plain(filesystem, group, names)
+
+    monkeypatch.setattr(stored_rows, "read_columns", read_columns)
+    arms = batches(folder, rows)
+    assert len(decoded) == len(set(decoded)) == 4 + 1 + 3
+    decoded.clear()
+    monkeypatch.setattr(row_copy, "free_bytes", lambda folder: 100)
+    assert batches(folder, rows) == arms
+    assert len(decoded) > 3 * len(set(decoded))
+    assert "rows are decoded again at every pass" in caplog.text
 
 
 def test_a_saved_run_needs_the_files(folder: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ from manyarms.errors import (
     InvalidParameterError,
     UnknownArmError,
 )
+from manyarms.pool.completion import Cells, Completion
 from manyarms.pool.pool import Pool
+from manyarms.pool.pool import _checked_ids as checked_ids
 
 A = np.arange(6.0).reshape(3, 2)
 IDS = ["a", "b", "c"]
@@ -270,3 +273,70 @@ def test_the_digest_is_a_matter_of_content() -> None:
 def test_objects_known_only_by_their_address_have_no_digest(thing: Any) -> None:
     with pytest.raises(InvalidFeaturesError, match="__repr__"):
         _ = Pool([thing, {}]).digest
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [3, 1, 2], ["b", "a", ""], [1, "1"], np.array([5, 7], dtype=np.uint16), np.array(["x", "y"]),
+        [True, 1], [1, True], [1, 1.0], [1.5, 2], ["a", "a"], [1, 1], [np.int64(1), 1], [None, 1], [], ["a"],
+        [float("nan"), 1], [(1, 2), "a"], [([],), "a"], np.array([1.5, 1.5]), np.array([[1], [2]]),
+        np.array([True, False]), np.array(["2020-01-01", "2020-01-02"], dtype="datetime64[D]"),
+        np.array([1, "1"], dtype=object), (1, 2), range(2),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_ids_are_judged_alike_one_by_one_and_all_at_once(
+    ids: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def outcome() -> object:
+        try:
+            return [(type(each), each) for each in checked_ids(ids, 3 if len(ids) == 3 else 2)]  # type: ignore
+        except InvalidIdError as problem:
+            return type(problem), str(problem)
+
+    at_once = outcome()
+    monkeypatch.setattr("manyarms.pool.pool._numbers_and_texts", lambda _ids: None)
+    assert at_once == outcome()
+
+
+def _ways(cells, available, left) -> list[np.ndarray]:
+    """Every number of picks from each cell that keeps to the limits."""
+    return [
+        np.array(picks)
+        for picks in product(*(range(n + 1) for n in available))
+        if all((np.bincount(cells.groups[:, i], picks, 3) <= each).all() for i, each in enumerate(left))
+    ]
+
+
+def test_completions_agree_with_trying_everything():
+    """Random cells with three limits: a pick is allowed exactly if some set of picks completes the batch."""
+    rng, refusals, impossible = np.random.default_rng(4), 0, 0
+    for turn in range(120):
+        groups = [rng.integers(3, size=8) for _ in range(3)]
+        cells = Cells.of(groups, [3, 3, 3])
+        available = np.bincount(cells.of_arms, rng.integers(0, 3, size=8), len(cells.groups)).astype(int)
+        left = [rng.integers(0, 3, size=3) for _ in range(3)]
+        needed = max(int(each.sum()) for each in _ways(cells, available, left)) + (turn % 4 == 0)
+        if needed < 2:
+            continue
+        found = Completion(cells, available, left, needed)
+        while True:
+            every = [each for each in _ways(cells, available, left) if each.sum() == needed]
+            assert found.possible == bool(every)
+            impossible += not every
+            if not every or not needed:
+                break
+            safe = np.any([each > 0 for each in every], axis=0)
+            for arm, cell in enumerate(cells.of_arms):
+                if available[cell] and all(each[groups[i][arm]] for i, each in enumerate(left)):
+                    assert found.copy().allows(arm) == safe[cell]
+                    refusals += not safe[cell]
+            arm = int(rng.choice([arm for arm in range(8) if safe[cells.of_arms[arm]]]))
+            found.take(arm)
+            found.fewer(arm, 1)
+            available[cells.of_arms[arm]] -= 1
+            left = [each - (np.arange(3) == groups[i][arm]) for i, each in enumerate(left)]
+            needed -= 1
+    assert refusals > 10
+    assert impossible > 5

@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import manyarms as ma
 from manyarms.learning import map_fit
+from manyarms.posterior import sparse_gp
 from manyarms.support.threads import LARGE_POOL, one_thread, threads_for
 
 
@@ -123,3 +124,22 @@ def test_a_contextual_bandit_uses_one_thread() -> None:
         assert counts() == {2}
     assert Watched.seen
     assert all(number == {1} for number in Watched.seen)
+
+
+def test_what_has_the_size_of_the_sketch_takes_one_thread_on_a_large_pool_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The pool counts as large; its passes have threads of Python, its matrices of 400 rows need none."""
+    seen: list[set[int]] = []
+    inverse = sparse_gp.inverse_lower
+
+    def watched(matrix: np.ndarray) -> np.ndarray:
+        seen.append(counts())
+        return inverse(matrix)
+
+    monkeypatch.setattr(sparse_gp, "inverse_lower", watched)
+    pool = ma.Pool(np.random.default_rng(0).random((40, 2)))
+    process = sparse_gp.SparseGP(pool, ma.RBF(0.3), 0.01)
+    arms = np.arange(3)
+    process.rebuilt(process.empty(), arms, arms, np.ones(3), np.ones(3))
+    assert seen == [{1}]

@@ -80,6 +80,8 @@ class CampaignAccess(Protocol):
         until_gap: float | None = None,
         deliver: Deliver | None = None,
         eligible: Eligible | None = None,
+        until_gain: float | None = None,
+        explain: bool = False,
     ) -> list[Issued]:
         """Hand out the next batch. If `deliver` fails with it, nothing stays handed out."""
 
@@ -125,6 +127,9 @@ class CampaignAccess(Protocol):
 
     def best(self, k: int = 20, everywhere: bool = False) -> list[TopRow]:
         """The candidates with the best model mean."""
+
+    def explain(self, ids: Sequence[str]) -> list[dict[str, Any]]:
+        """Why these candidates: predictions, nearest measured candidates, and what columns contribute."""
 
     def history(self) -> list[HistoryRow]:
         """Every recorded result, in the order of recording."""

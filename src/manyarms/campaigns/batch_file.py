@@ -6,11 +6,13 @@ import csv
 from collections.abc import Sequence
 from typing import IO, Any
 
+from manyarms.campaigns.explaining import columns_text, nearest_text
 from manyarms.campaigns.orders import Issued
 from manyarms.campaigns.spreadsheet_cells import as_text_cell
 from manyarms.pool.excel import write_sheet
 from manyarms.support.output_files import flush_to_disk
 
+EXPLAINED = ("nearest_measured", "speaks_for_it")  # present if explanations were asked for
 _RESERVED = ("ticket", "predicted_mean", "predicted_sd", "reason", "value")
 
 
@@ -18,9 +20,10 @@ def batch_lines(issued: Sequence[Issued], id_column: str) -> list[dict[str, Any]
     """Ticket, id, the user's own columns, the prediction, and an empty value.
 
     If one of the user's columns has a reserved name, it is called `pool.NAME` here, so that the completed
-    file can be imported without changes.
+    file can be imported without changes. Explanations take two columns of text, if there are any.
     """
-    taken = {*_RESERVED, id_column, "failed"}
+    explained = any(line.explanation for line in issued)
+    taken = {*_RESERVED, id_column, "failed", *(EXPLAINED if explained else ())}
     return [
         {
             "ticket": line.code,
@@ -29,10 +32,18 @@ def batch_lines(issued: Sequence[Issued], id_column: str) -> list[dict[str, Any]
             "predicted_mean": line.predicted,
             "predicted_sd": line.predicted_std,
             "reason": line.reason,
+            **(_explained(line) if explained else {}),
             "value": "",
         }
         for line in issued
     ]
+
+
+def _explained(line: Issued) -> dict[str, str]:
+    if line.explanation is None:
+        return dict.fromkeys(EXPLAINED, "")
+    found = dict(line.explanation)
+    return dict(zip(EXPLAINED, (nearest_text(found), columns_text(found)), strict=True))
 
 
 def write_batch(

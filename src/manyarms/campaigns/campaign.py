@@ -20,6 +20,7 @@ from sqlalchemy import Connection
 from manyarms.campaigns.candidates import CampaignCandidates
 from manyarms.campaigns.eligible import Mask
 from manyarms.campaigns.engine_settings import EngineSettings, lost_scheduler
+from manyarms.campaigns.explaining import explanations
 from manyarms.campaigns.file_versions import Mode
 from manyarms.campaigns.import_plan import ImportSummary, check_tickets
 from manyarms.campaigns.next_batch import Proposal, propose
@@ -151,6 +152,8 @@ class Campaign(CampaignCandidates):
         deliver: Deliver | None = None,
         eligible: str | Mask | None = None,
         structure: BatchStructure | None = None,
+        until_gain: float | None = None,
+        explain: bool = False,
     ) -> list[Issued]:
         """Hand out the next batch: ended by the stopping rule, limited to `at_most`, or of exactly n.
 
@@ -159,12 +162,15 @@ class Campaign(CampaignCandidates):
         `CampaignCandidates.structure`) says which may be in it together. `worker` and `lease_seconds`
         mark the tickets as being measured until the lease expires. `deliver` is called with the batch before
         it is committed; when it fails, nothing was handed out. If the gap of the certificate is at most
-        `until_gap`, `GapReachedError` is raised and nothing is handed out.
+        `until_gap`, `GapReachedError` is raised and nothing is handed out, and `GainReachedError` if the
+        batch is expected to improve the best candidate by at most `until_gain`. With `explain`, every ticket
+        comes with the reasons for its candidate (`explaining.py`).
         """
         mask = self.eligible(eligible) if isinstance(eligible, str) else eligible
         gap = None if until_gap is None else non_negative("until_gap", until_gap)
+        gain = None if until_gain is None else non_negative("until_gain", until_gain)
         share = Share(None, worker, lease_seconds)
-        return self._ask(Order(n, at_most, gap, (share,), deliver, mask, structure))
+        return self._ask(Order(n, at_most, gap, (share,), deliver, mask, structure, gain, explain))
 
     def ask_together(
         self,
@@ -174,6 +180,7 @@ class Campaign(CampaignCandidates):
         until_gap: float | None = None,
         eligible: str | Mask | None = None,
         structure: BatchStructure | None = None,
+        until_gain: float | None = None,
     ) -> list[list[Issued]]:
         """Hand out one batch to several requesters, or with a size of None, to the only one.
 
@@ -183,7 +190,8 @@ class Campaign(CampaignCandidates):
         mask = self.eligible(eligible) if isinstance(eligible, str) else eligible
         sizes = [share.size for share in shares]
         n = None if None in sizes else sum(size for size in sizes if size is not None)
-        return dealt(self._ask(Order(n, at_most, until_gap, tuple(shares), None, mask, structure)), shares)
+        order = Order(n, at_most, until_gap, tuple(shares), None, mask, structure, until_gain)
+        return dealt(self._ask(order), shares)
 
     def asked(self, key: str) -> tuple[str, list[Issued]] | None:
         """The digest and the tickets of the request with this key; None if there is none."""
@@ -233,6 +241,8 @@ class Campaign(CampaignCandidates):
             proposal.predictions, proposal.batch.why, strict=True,
         )  # fmt: skip
         number = proposal.facts["number"]
+        reasons = dict(zip(arms, proposal.batch.why, strict=True)) if order.explain else {}
+        why = dict(zip(reasons, explanations(self, *now, reasons), strict=True))
         issued = [
             Issued(
                 ticket=ticket,
@@ -245,6 +255,7 @@ class Campaign(CampaignCandidates):
                 reason=reason,
                 lower=said.lower,
                 upper=said.upper,
+                explanation=why.get(arm),
             )
             for ticket, arm, name, columns, said, reason in lines
         ]

@@ -130,7 +130,10 @@ class _Condition:
             case ast.Constant(bool() as flag):
                 return np.bool_(flag)
             case ast.Constant(int() | float() as number):
-                return _Values(float(number), False)
+                try:
+                    return _Values(float(number), False)
+                except OverflowError:
+                    raise self._error("it holds a number beyond 1e308") from None
             case ast.Constant(str() as text):
                 return _Values(text, True)
             case ast.List(items) | ast.Tuple(items) | ast.Set(items):

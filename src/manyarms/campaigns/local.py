@@ -84,6 +84,8 @@ class LocalCampaign:
         until_gap: float | None = None,
         deliver: Deliver | None = None,
         eligible: Eligible | None = None,
+        until_gain: float | None = None,
+        explain: bool = False,
     ) -> list[Issued]:
         """Hand out the next batch. `deliver` is called before it is committed."""
         return self.inner.ask(
@@ -95,6 +97,8 @@ class LocalCampaign:
             deliver=deliver,
             eligible=None if eligible is None else self.inner.eligible(eligible.condition, eligible.ids),
             structure=None if eligible is None else self.inner.structure(eligible.same, eligible.at_most),
+            until_gain=until_gain,
+            explain=explain,
         )
 
     def open_tickets(self) -> list[Issued]:
@@ -152,11 +156,15 @@ class LocalCampaign:
 
     def status(self, certify: bool = False) -> dict[str, Any]:
         """Settings, counts, the learned model, the certificate and the assumptions."""
-        return status(self.inner, certificate=queries.certificate(self.inner) if certify else None)
+        return status(self.inner, **(queries.judged(self.inner) if certify else {}))
 
     def best(self, k: int = 20, everywhere: bool = False) -> list[TopRow]:
         """The candidates with the best model mean."""
         return queries.best(self.inner, k, everywhere)
+
+    def explain(self, ids: Sequence[str]) -> list[dict[str, Any]]:
+        """Why these candidates: predictions, nearest measured candidates, and what columns contribute."""
+        return queries.explain(self.inner, ids)
 
     def history(self) -> list[HistoryRow]:
         """Every recorded result, in the order of recording."""

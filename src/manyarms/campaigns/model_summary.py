@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.kernels import RBF, Matern, Scale
+from manyarms.kernels import RBF, Matern, Mixed, OneHot, Reading, Scale
 from manyarms.kernels.describe import describe
+from manyarms.kernels.readings import INDICATORS, NAME, NUMBER
 from manyarms.learning import LearnedModel, should_refit
 from manyarms.posterior.history import History
 
@@ -53,8 +54,11 @@ def _refit_is_due(model: LearnedModel, recorded: Sequence[tuple[int, float]]) ->
 def _lengthscales(kernel: Any, columns: Sequence[tuple[str, float]]) -> list[dict[str, Any]]:
     """The length-scales of all columns that are not constant, shortest first; empty if the kernel has none.
 
-    The indicator columns of a category share one length-scale and appear under the name of the category.
+    The indicator columns of a category share one length-scale and appear under the name of the category. A
+    column that is not read in the usual way appears with how it is read.
     """
+    if isinstance(kernel, OneHot | Mixed) and columns:
+        return _of_readings(kernel, [name for name, _ in columns])
     if not isinstance(kernel, RBF | Matern) or not columns:
         return []
     found = {
@@ -63,6 +67,19 @@ def _lengthscales(kernel: Any, columns: Sequence[tuple[str, float]]) -> list[dic
         if spread > 0
     }
     return sorted(found.values(), key=lambda each: float(each["in_spreads"]))
+
+
+def _of_readings(kernel: OneHot | Mixed, columns: Sequence[str]) -> list[dict[str, Any]]:
+    """The length-scales of the readings of columns; their scales are part of the readings."""
+    positions = tuple(Reading(NAME, (j,)) for j in range(len(columns)))
+    readings = positions if isinstance(kernel, OneHot) else kernel.readings
+    lengths = np.broadcast_to(np.asarray(kernel.lengthscale), (len(readings),)).tolist()
+    found = []
+    for reading, length in zip(readings, lengths, strict=True):
+        usual = reading.kind in (NUMBER, INDICATORS) or isinstance(kernel, OneHot)
+        name = columns[reading.columns[0]] + ("" if usual else f" ({reading.kind})")
+        found.append({"column": name, "in_spreads": length, "lengthscale": length * reading.scale})
+    return sorted(found, key=lambda each: float(each["in_spreads"]))
 
 
 def model_lines(found: dict[str, Any] | None) -> list[tuple[str, str]]:

@@ -23,6 +23,7 @@ import numpy as np
 from manyarms.campaigns.assumptions import Units, assumed_units, grouped, most_inducing
 from manyarms.campaigns.certify import certificate_in_units, check_gap
 from manyarms.campaigns.orders import Order
+from manyarms.campaigns.outlook import check_gain, of_batch
 from manyarms.campaigns.resolve_settings import prepared_for
 from manyarms.campaigns.settings import Settings
 from manyarms.campaigns.sketch_limit import policy_in_use, thinned, with_kept_oversampling
@@ -43,7 +44,7 @@ from manyarms.run.state import RunState
 from manyarms.run.telling import told
 from manyarms.run.tickets import Tickets
 from manyarms.run.trace import Batch
-from manyarms.support.threads import threads_for
+from manyarms.support.threads import one_thread, threads_for
 from manyarms.support.validation import Floats, Ints
 
 SHARE = 0.9  # the probability of a prediction interval
@@ -72,6 +73,7 @@ class Proposal:
     predictions: list[Prediction]
     facts: dict[str, Any]  # the batch's columns in the database
     state: bytes
+    outlook: dict[str, Any] | None = None  # what the batch is expected to add
 
 
 @dataclass(frozen=True)
@@ -165,10 +167,11 @@ def _current(model_input: ModelInput, seen: Snapshot, warm: Belief | None) -> tu
     if saved is not None:
         saved, arms = saved.restricted(arms)
     few = model_input.only(arms).context(policy)
-    state = _restored(few, saved, again, corrected, None if warm is None else warm.state.grouped)
-    embedding = state.belief.state.grouped
-    state = with_feedback(few, _told(few, state, units, _among(seen, arms)))
-    few, state = thinned(few, state, most_inducing(model_input.pool.n_arms), len(_fresh(seen)))
+    with one_thread():  # on the arms that were pulled, however large the pool is
+        state = _restored(few, saved, again, corrected, None if warm is None else warm.state.grouped)
+        embedding = state.belief.state.grouped
+        state = with_feedback(few, _told(few, state, units, _among(seen, arms)))
+        few, state = thinned(few, state, most_inducing(model_input.pool.n_arms), len(_fresh(seen)))
     learned = CompactState.of(few, state).expanded(arms, model_input.pool.n_arms)
     context = replace(context, policy=policy_in_use(few, state))
     return Optimizer.of(context, learned.on(context, warm, embedding)), units
@@ -220,14 +223,19 @@ def propose(
 ) -> Proposal:
     """The next batch of a run: ended by the stopping rule, limited to `at_most`, or of exactly n candidates.
 
-    It is an error if the gap of the certificate is already at most `until_gap`.
+    It is an error if the gap of the certificate is already at most `until_gap`, or if the batch is expected
+    to add at most `until_gain`.
     """
     run, units = now
+    before = run.state
     certificate = certificate_in_units(run, units, settings)
     if order.until_gap is not None:
         check_gap(certificate, order.until_gap)
     allowed = _allowed(run.pool.n_arms, order.eligible, seen.excluded)
     batch = run.ask(order.n, at_most=order.at_most, eligible=allowed, structure=order.structure)
+    outlook = of_batch(run, before, batch.arms, units)
+    if order.until_gain is not None:
+        check_gain(outlook, order.until_gain)
     record = run.trace[-1]
     facts = {
         "number": seen.batches + 1, "size": len(batch), "ended_because": batch.ended_because,
@@ -235,8 +243,9 @@ def propose(
         "effective_dimension": float(record.effective_dimension), **_best(run, units),
     }  # fmt: skip
     names = [str(id) for id in batch.ids]
-    saved = replace(run.compact(), certificate=certificate)
-    return Proposal(batch, names, _predictions(run, units, batch.arms), facts, saved.to_bytes())
+    saved = replace(run.compact(), certificate=certificate, outlook=outlook)
+    predictions = _predictions(run, units, batch.arms)
+    return Proposal(batch, names, predictions, facts, saved.to_bytes(), outlook)
 
 
 def _allowed(n_arms: int, eligible: Any, excluded: Sequence[int]) -> Any:

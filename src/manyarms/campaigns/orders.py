@@ -29,6 +29,7 @@ class Issued:
     lower: float | None = None  # lower and upper end of the 90 % prediction interval of a measured value
     upper: float | None = None
     code: str = field(default="", compare=False)  # the name of the ticket in files, such as 7-k3f5m
+    explanation: Mapping[str, Any] | None = field(default=None, compare=False)  # if it was asked for
 
 
 Deliver = Callable[[list[Issued]], None]
@@ -61,6 +62,8 @@ class Order:
     deliver: Deliver | None = None
     eligible: Mask | None = None
     structure: BatchStructure | None = None
+    until_gain: float | None = None  # nothing is handed out if the batch is expected to add at most this
+    explain: bool = False  # whether each ticket comes with an explanation
 
 
 class RepeatedAskError(Exception):

@@ -124,6 +124,7 @@ class Campaign:
         at_most_each: Mapping[str, int] | None = None,
         worker: str | None = None,
         lease: float | None = None,
+        explain: bool = False,
     ) -> Any:
         """The next candidates, one row each: ticket, id, columns of the table, prediction, and `value`.
 
@@ -132,14 +133,16 @@ class Campaign:
         same: a column in which all candidates of the batch have the same value, such as "temperature".
         at_most_each: for columns, how many candidates of the batch may share a value: {"supplier": 8}.
         worker, lease: who measures them, and the seconds after which tickets without a result are forgotten.
+        explain: two more columns, `nearest_measured` and `speaks_for_it`, say why; `explain` says more.
         """
         condition = eligible if isinstance(eligible, str) else None
         listed = None if condition is not None or eligible is None else eligible
         ids = None if listed is None else {str(each): "eligible: " for each in listed}
         limit = Eligible(condition, ids, same, tuple((at_most_each or {}).items()))
-        return self._batch(
-            self._inner.ask(n, at_most=at_most, eligible=limit, worker=worker, lease_seconds=lease)
+        issued = self._inner.ask(
+            n, at_most=at_most, eligible=limit, worker=worker, lease_seconds=lease, explain=explain
         )
+        return self._batch(issued)
 
     def open_tickets(self) -> Any:
         """The tickets without a result, as `ask` returned them."""
@@ -227,6 +230,14 @@ class Campaign:
             rows.append({**dict(zip(names, found, strict=True)), **renamed})
         return self._framed(rows, [])
 
+    def explain(self, ids: Iterable[Any]) -> list[dict[str, Any]]:
+        """Why these candidates, of which no one needs to have been handed out: one dict for each.
+
+        It has the prediction, the nearest measured candidates with their averages, and what each column
+        contributes (docs/why-this-candidate.md).
+        """
+        return self._inner.explain([str(each) for each in ids])
+
     def history(self) -> Any:
         """Every recorded result, in the order of recording."""
         rows = [asdict(row) for row in self._inner.history()]
@@ -240,9 +251,13 @@ class Campaign:
             )
         return campaign_view(self._inner.inner)
 
-    def status(self) -> dict[str, Any]:
-        """The settings, the counts, the learned model and the assumptions."""
-        return self._inner.status()
+    def status(self, certify: bool = False) -> dict[str, Any]:
+        """Settings, counts, the learned model, the certificate, the expected gain and the assumptions.
+
+        The certificate and the expected gain are those of the last ask or, with `certify`, computed from
+        every result.
+        """
+        return self._inner.status(certify)
 
     def _framed(self, rows: Sequence[Mapping[str, Any]], empty: Sequence[str]) -> Any:
         names = list(rows[0]) if rows else list(empty)

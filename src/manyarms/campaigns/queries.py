@@ -6,7 +6,7 @@ the data of the report page; all three are built on these queries.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +16,15 @@ from sqlalchemy import func, select
 from manyarms.campaigns.assumptions import Units, grouped
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.certify import certificate_in_units
+from manyarms.campaigns.explaining import MOST_EXPLAINED, explanations
 from manyarms.campaigns.next_batch import values_of
+from manyarms.campaigns.outlook import DEFAULT_SIZE, outlook
 from manyarms.campaigns.report.values import TopRow
 from manyarms.campaigns.store.corrections import corrections as stored_corrections
 from manyarms.campaigns.store.schema import ARMS, BATCHES, OPEN, RESULTS, TICKETS, same_batch, same_ticket
 from manyarms.campaigns.store.store import Snapshot
 from manyarms.campaigns.store.ticket_codes import ticket_code
-from manyarms.errors import NoResultsError
+from manyarms.errors import InvalidParameterError, NoResultsError
 from manyarms.run.optimizer import Optimizer
 
 
@@ -149,6 +151,56 @@ def best_measured(results: list[HistoryRow], sign: float) -> dict[str, Any] | No
 def certificate(campaign: Campaign) -> dict[str, Any] | None:
     """The certificate from every result recorded so far, in the user's units; None without results."""
     return certificate_in_units(*campaign.current(snapshot(campaign)), campaign.settings)
+
+
+def expected_gains(
+    campaign: Campaign, seen: Snapshot, run: Optimizer, units: Units, size: int | None = None
+) -> dict[str, Any] | None:
+    """What further batches of a size are expected to add, by a run that has used every result.
+
+    By default they are as large as the last one.
+    """
+    size = batch_size(batches(campaign)) if size is None else size
+    mask = None
+    if seen.excluded:
+        mask = np.ones(run.pool.n_arms, dtype=bool)
+        mask[list(seen.excluded)] = False
+    return outlook(run, units, size, mask)
+
+
+def batch_size(asked: Sequence[Mapping[str, Any]]) -> int:
+    """The number of candidates that the next batch is taken to have: as many as the last one."""
+    return int(asked[-1]["size"]) if asked else DEFAULT_SIZE
+
+
+def judged(campaign: Campaign) -> dict[str, Any]:
+    """The certificate and the expected gains from every result, as `status` takes them."""
+    seen = snapshot(campaign)
+    run, units = campaign.current(seen)
+    return {
+        "certificate": certificate_in_units(run, units, campaign.settings),
+        "expected": expected_gains(campaign, seen, run, units),
+    }
+
+
+def explain(campaign: Campaign, ids: Sequence[str]) -> list[dict[str, Any]]:
+    """Why these candidates, in this order: an explanation of each, from every result recorded so far."""
+    if len(ids) > MOST_EXPLAINED:
+        raise InvalidParameterError("ids", f"{len(ids)} candidates", f"at most {MOST_EXPLAINED}")
+    seen = snapshot(campaign)
+    campaign._keep_up(seen.n_arms)
+    known = campaign._arms_by_id(ids)
+    if not known:
+        return []
+    arms = [known[name] for name in dict.fromkeys(ids)]
+    return explanations(campaign, *campaign.current(seen), _reasons(campaign, arms))
+
+
+def _reasons(campaign: Campaign, arms: Sequence[int]) -> dict[int, str]:
+    """What chose each of these arms when it was last handed out; an empty text if it never was."""
+    with campaign.store.reading() as connection:
+        asked = campaign.store.tickets(connection, TICKETS.c.arm.in_(arms))
+    return dict.fromkeys(arms, "") | {each.arm: each.reason or "" for each in asked}
 
 
 def best(campaign: Campaign, k: int = 20, everywhere: bool = False) -> list[TopRow]:

@@ -22,7 +22,7 @@ from manyarms.campaigns.settings import AUTO, Request, Settings, option_names, p
 from manyarms.errors import InvalidParameterError, SettingsError, shown
 from manyarms.kernels.describe import describe
 from manyarms.learning import Prepared, prepare
-from manyarms.learning.kernel_families import StationaryFamily, TanimotoFamily
+from manyarms.learning.kernel_families import HammingFamily, StationaryFamily, TanimotoFamily
 from manyarms.learning.numeric_columns import columns_of
 from manyarms.learning.numeric_pool import from_numbers
 from manyarms.pool.pool import Pool
@@ -92,7 +92,10 @@ def prepared_for(source: Source, pool: Pool) -> Prepared:
     behind = source.blocks(pool.names or [])
     beside_numbers = set(behind) > set(source.categories)
     if source.categories and beside_numbers:  # categories alone are one-hot blocks, which `prepare` detects
-        return from_numbers(pool, columns_of(pool), np.array(behind))
+        labels = [
+            name.removeprefix(f"{column} = ") for name, column in zip(pool.names or [], behind, strict=True)
+        ]
+        return from_numbers(pool, columns_of(pool), behind, labels=labels)
     return prepare(pool)
 
 
@@ -107,6 +110,9 @@ def _given_kernel(request: Request, source: Source, pool: Pool) -> tuple[dict[st
 def column_spreads(prepared: Prepared | None, names: Sequence[str]) -> tuple[tuple[str, float], ...]:
     """The name and spread of each column, for reading length-scales; a constant column has spread 0."""
     family = None if prepared is None else prepared.families[0]
+    if prepared is not None and isinstance(family, HammingFamily):
+        categories = list(dict.fromkeys(names))
+        return tuple((name, 1.0) for name in categories if len(categories) == prepared.pool.n_features)
     if not isinstance(family, StationaryFamily):
         return ()
     spreads = [

@@ -11,6 +11,7 @@ from manyarms.campaigns.certify import certificate_lines, with_batches
 from manyarms.campaigns.engine_settings import LOCAL
 from manyarms.campaigns.model_summary import model_facts, model_lines
 from manyarms.campaigns.next_batch import values_of
+from manyarms.campaigns.outlook import outlook_lines
 from manyarms.campaigns.queries import batches, best_measured, budget_left, history, snapshot, ticket_counts
 from manyarms.campaigns.settings import AUTO, Settings
 from manyarms.campaigns.store.store import Snapshot
@@ -21,9 +22,12 @@ from manyarms.run.compact_state import CompactState
 
 
 def status(
-    campaign: Campaign, model: LearnedModel | None = None, certificate: dict[str, Any] | None = None
+    campaign: Campaign,
+    model: LearnedModel | None = None,
+    certificate: dict[str, Any] | None = None,
+    expected: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Settings, counts, and the model and the certificate of the last ask (or those passed in).
+    """Settings, counts, and the model, certificate and expected gain of the last ask (or those passed in).
 
     Nothing is fitted or predicted, and the pool is not read.
     """
@@ -34,6 +38,7 @@ def status(
         saved = CompactState.from_bytes(seen.state)
         if model is None:
             model, n_arms = saved.model, saved.n_arms
+        expected = expected if certificate else saved.outlook
         certificate = certificate or saved.certificate
     rewards = [(arm, settings.sign * value) for arm, value in values_of(seen)]
     return {
@@ -65,6 +70,7 @@ def status(
         "best_measured": best_measured(results, settings.sign),
         "last_batch": asked[-1] if asked else None,
         "certificate": with_batches(certificate, [each["ended_because"] for each in asked]),
+        "expected_gain": expected,
         "assumptions": _assumptions(settings, model, seen),
     }  # fmt: skip
 
@@ -133,6 +139,7 @@ def status_lines(found: dict[str, Any]) -> list[tuple[str, str]]:
                       f"ended because: {last['ended_because']}; {last['dictionary_size']} inducing arms, "
                       f"{last['seconds']:.2f} s"))  # fmt: skip
     lines += certificate_lines(found["certificate"], found["goal"])
+    lines += outlook_lines(found.get("expected_gain"))
     return lines + [("assumed", sentence) for sentence in found["assumptions"]]
 
 

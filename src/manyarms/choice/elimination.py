@@ -70,14 +70,17 @@ class Elimination:
         known = set(self.places(self.inducing).tolist())
         picked: list[int] = []
         inducing: list[int] = []
-        for _ in range(size):
+        while len(picked) < size:
             leverage = np.where(left > 0, chosen.leverage, -1.0)
             largest = float(leverage.max())
             if largest < 0:
                 break
             place = int(np.argmax(leverage >= largest - TIE[chosen.storage] * largest))
-            mask = allowed.mask
-            allowed.take([int(self.active[place])])
+            mask, arm = allowed.mask, int(self.active[place])
+            if not allowed.confirms(arm):
+                left = np.array([allowed[each] for each in self.active.tolist()])
+                continue
+            allowed.take([arm])
             left[place] -= 1
             if allowed.mask is not mask:  # a group of arms has been closed
                 left = np.array([allowed[arm] for arm in self.active.tolist()])

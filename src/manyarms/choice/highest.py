@@ -56,13 +56,16 @@ class Peak:
     """The highest bound, the lowest index that is tied with it (−1 if there is no arm), and its σ̃².
 
     `scale` is the largest absolute bound of any arm, also of those that may not be chosen; ties are judged
-    relative to it.
+    relative to it. `reached` is the bound of the arm itself, and `before` the highest of those with a lower
+    index in its shard.
     """
 
     bound: float
     arm: int
     leverage: float
     scale: float
+    reached: float = _NOTHING
+    before: float = _NOTHING
 
 
 @dataclass(frozen=True)
@@ -148,7 +151,8 @@ def _first_reaching(shard: Shard, version: Version, bounds: Floats, threshold: f
     if best == _NOTHING or best < threshold:
         return Peak(_NOTHING, -1, 0.0, scale)
     place = int(np.argmax(bounds >= threshold))
-    return Peak(best, shard.first + place, float(version.leverage[place]), scale)
+    reached, before = float(bounds[place]), float(bounds[:place].max(initial=_NOTHING))
+    return Peak(best, shard.first + place, float(version.leverage[place]), scale, reached, before)
 
 
 # ---------------------------------------------------------------------- over the pool
@@ -166,6 +170,9 @@ def peak(over_pool: OverPool, rule: BoundRule, allowance: Allowance, tie: float)
     if best == _NOTHING:
         return Peak(best, -1, 0.0, scale)
     first = next(i for i, part in enumerate(found) if part.bound >= threshold)
+    known = found[first]
+    if known.before < threshold <= known.reached:
+        return Peak(best, known.arm, known.leverage, scale)
     calls = [(rule, may[i], threshold) if i == first else None for i in range(len(found))]
     tied: Peak = over_pool.map_each(reaching_in, calls)[first]
     return Peak(best, tied.arm, tied.leverage, scale)

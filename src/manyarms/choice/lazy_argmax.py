@@ -86,6 +86,14 @@ class LazyArgmax:
         self._outside = np.inf  # no bound outside the shortlist is higher
 
     def top(self) -> TopArm:
+        """The arm with the highest current bound after which the batch can be completed."""
+        while True:
+            found = self._highest()
+            if found.arm < 0 or self._allowed.confirms(found.arm):
+                return found
+            self._reopen()
+
+    def _highest(self) -> TopArm:
         """The arm with the highest current bound."""
         if not self._overlay.pulls and self._lazy:  # before the first pull, all stored bounds are exact
             first = peak(self._over_pool, self._rule, self._allowed, self._tie)
@@ -150,10 +158,14 @@ class LazyArgmax:
         if arm not in self._tracked:
             self._track(np.array([arm], dtype=np.int64), at_any_size=True)
         if self._allowed.mask is not mask:  # a group of arms has been closed
-            watched = self._overlay.watched.tolist()
-            self._open = np.array([self._allowed[each] > 0 for each in watched], dtype=bool)
+            self._reopen()
         elif not self._allowed[arm] > 0:
             self._open[np.flatnonzero(self._overlay.watched == arm)[0]] = False
+
+    def _reopen(self) -> None:
+        """Look again at which of the tracked arms may be chosen."""
+        watched = self._overlay.watched.tolist()
+        self._open = np.array([self._allowed[each] > 0 for each in watched], dtype=bool)
 
     def _track_rivals(self, threshold: float) -> bool:
         """Track arms whose old bound reaches the threshold; False if there are none."""

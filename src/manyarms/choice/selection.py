@@ -146,6 +146,9 @@ def _filled(context: BatchContext, arms: list[int], ended_because: str, meter: M
     why = [UPPER_BOUND] * len(arms)
     if not context.exactly or not arms:
         return FilledBatch(arms, ended_because, meter.ratio, why)
+    if len(arms) == 1 and not context.overlay.pulls:  # the usual case
+        level = context.posterior.state.look(np.array(arms)).leverage
+        return FilledBatch(arms, ended_because, 1.0 + float(level[0]), why)
     if ended_because != NO_ARM_LEFT:
         context.overlay.pull(arms[-1])
     return FilledBatch(arms, ended_because, context.overlay.realised_ratio(), why)
@@ -272,6 +275,8 @@ class EpsilonGreedy:
                 arm = int(left.nth_open(rng.integers(n_left, size=1))[0])
             else:
                 arm = peak(context.posterior.state.over_pool, _MEAN_ALONE, left, tie=0.0).arm
+            if not left.confirms(arm):
+                continue
             left.take([arm])
             left.close([arm])
             allowed.take([arm])
@@ -313,6 +318,10 @@ class ThompsonDraws:
             if not left.n_open:
                 return FilledBatch(arms, NO_ARM_LEFT, meter.ratio, [THOMPSON_DRAW] * len(arms))
             arm = maximisers.next(left)
+            while not left.confirms(arm) and left.n_open:
+                arm = maximisers.again(left)
+            if not left[arm] > 0:
+                return FilledBatch(arms, NO_ARM_LEFT, meter.ratio, [THOMPSON_DRAW] * len(arms))
             allowed.take([arm])
             left.take([arm])
             if self.distinct:

@@ -148,6 +148,11 @@ class Maximisers:
             self._tops = self._ask(left)
         return next(int(arm) for arm in self._tops[place].arms if left[arm] > 0)
 
+    def again(self, left: Allowance) -> int:
+        """The same for the last function, after its arm was excluded."""
+        self._place -= 1
+        return self.next(left)
+
     def _draw_more(self, left: Allowance) -> None:
         n = min(self._together, self._undrawn)
         self._undrawn -= n

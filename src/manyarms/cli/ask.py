@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from manyarms.campaigns.access import CampaignAccess, Eligible
-from manyarms.campaigns.batch_file import batch_lines, write_batch
+from manyarms.campaigns.batch_file import EXPLAINED, batch_lines, write_batch
 from manyarms.campaigns.eligible import ids_in_file
 from manyarms.campaigns.orders import Issued
 from manyarms.campaigns.text import counted, masked
@@ -24,6 +24,7 @@ from manyarms.cli.output import (
     ForceOption,
     JsonOption,
     PoolOption,
+    UntilGainOption,
     UntilGapOption,
     guarded,
     print_json,
@@ -76,6 +77,14 @@ Condition = Annotated[
 EligibleIds = Annotated[
     Path | None, typer.Option(help="File with the ids of the candidates to choose from, one per line.")
 ]
+Explain = Annotated[
+    bool,
+    typer.Option(
+        "--explain",
+        help="Say for each candidate which measured ones are nearest, and which columns speak for it; "
+        "also in the file and in JSON.",
+    ),
+]
 Worker = Annotated[str | None, typer.Option(help="Name of whoever measures the batch, stored with it.")]
 
 
@@ -89,6 +98,8 @@ def ask(
     lease: Lease = None,
     worker: Worker = None,
     until_gap: UntilGapOption = None,
+    until_gain: UntilGainOption = None,
+    explain: Explain = False,
     eligible: Condition = None,
     eligible_ids: EligibleIds = None,
     same: Same = None,
@@ -123,6 +134,8 @@ def ask(
                     worker=worker,
                     lease_seconds=lease,
                     until_gap=until_gap,
+                    until_gain=until_gain,
+                    explain=explain,
                     deliver=delivery,
                     eligible=None if limits == Eligible() else limits,
                 )
@@ -188,6 +201,8 @@ class _Delivery:
 def _plain(issued: Issued) -> dict[str, Any]:
     """The ticket by its name, as in a batch file, and its number apart."""
     plain = asdict(issued)
+    if issued.explanation is None:
+        del plain["explanation"]
     return {"ticket": plain.pop("code"), "number": plain.pop("ticket"), **plain}
 
 
@@ -201,5 +216,7 @@ def _show_batch(issued: list[Issued], campaign: str, id_column: str, out: Path |
     elif out is None:
         lines = batch_lines(issued, id_column)
         own = list(issued[0].columns)[:SHOWN_COLUMNS] if issued else []
+        if any(each.explanation for each in issued):
+            own = [name for name in EXPLAINED if any(line[name] for line in lines)]
         header = ["ticket", id_column, *own, "predicted_mean", "predicted_sd", "reason"]
         print_table(header, [[line.get(name, line.get(f"pool.{name}")) for name in header] for line in lines])

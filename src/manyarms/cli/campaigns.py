@@ -14,6 +14,7 @@ from manyarms.campaigns.status import status_lines
 from manyarms.campaigns.text import counted
 from manyarms.cli.ask import ask
 from manyarms.cli.candidates import add, exclude
+from manyarms.cli.explanation import show_explanation
 from manyarms.cli.new import new
 from manyarms.cli.opening import is_url, opened
 from manyarms.cli.output import (
@@ -41,14 +42,15 @@ def status(
         bool,
         typer.Option(
             "--certify",
-            help="Compute the certificate from all results instead of showing that of the last ask.",
+            help="Compute the certificate and the expected gain from all results instead of showing those of "
+            "the last ask.",
         ),
     ] = False,
     pool: PoolOption = None,
     engine: EngineOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the settings, the counts, the learned model, the certificate and the assumptions."""
+    """Show settings, counts, the learned model, the certificate, the expected gain and the assumptions."""
     with opened(campaign, pool, engine=engine) as found:
         current = found.status(certify)
     if as_json:
@@ -84,6 +86,27 @@ def best(
         header,
         [[t.rank, t.id, t.mean, t.std, t.pulls, t.average, *(t.columns[name] for name in own)] for t in top],
     )
+
+
+@guarded
+def explain(
+    campaign: CampaignArgument,
+    id: Annotated[list[str], typer.Option("--id", help="Id of a candidate. Can be repeated.")],
+    pool: PoolOption = None,
+    engine: EngineOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say why: the prediction, the nearest measured candidates, and what each column contributes."""
+    with (
+        bar("fingerprints", quiet=as_json) as progress,
+        opened(campaign, pool, progress, engine=engine) as found,
+    ):
+        explanations = found.explain(id)
+    if as_json:
+        print_json({"explanations": explanations})
+        return
+    for each in explanations:
+        show_explanation(each)
 
 
 @guarded
@@ -199,6 +222,8 @@ def report(
 
 def register(app: typer.Typer) -> None:
     """Register these commands in the order in which a campaign uses them."""
-    commands = (new, ask, tell, correct, untell, status, best, history, forget, add, exclude, export, report)
+    commands = (
+        new, ask, tell, correct, untell, status, best, explain, history, forget, add, exclude, export, report
+    )  # fmt: skip
     for command in commands:
         app.command(command.__name__)(command)

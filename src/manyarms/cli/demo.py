@@ -43,7 +43,7 @@ def _open_page(folder: Path, port: int, browser: bool) -> None:
 
     def ready(address: str) -> None:
         page = f"{address}/page/demo"
-        say(f"The live page of the campaign is {page}. Press Ctrl-C to stop.")
+        say(f"The live page of the campaign: {page}\nPress Ctrl-C to stop.")
         sys.stdout.flush()
         if browser:
             webbrowser.open(page)

@@ -31,6 +31,7 @@ _CODES: list[tuple[type[BaseException], int]] = [
     (errors.BudgetSpentError, NOTHING_TO_DO),
     (errors.NothingToAskError, NOTHING_TO_DO),
     (errors.GapReachedError, NOTHING_TO_DO),
+    (errors.GainReachedError, NOTHING_TO_DO),
     (errors.NoResultsError, NOTHING_TO_DO),
     (errors.CampaignError, BAD_CAMPAIGN),
     (errors.CheckpointError, BAD_CAMPAIGN),
@@ -73,6 +74,17 @@ UntilGapOption = Annotated[
         min=0,
         help="Stop when the recommended candidate is at most this much worse than the best one, according to "
         "the certificate that `status` shows (an estimate if the model is learned).",
+        show_default="never",
+    ),
+]
+
+UntilGainOption = Annotated[
+    float | None,
+    typer.Option(
+        "--until-gain",
+        min=0,
+        help="Stop when the next batch is expected to improve the best candidate by at most this, an "
+        "estimate by the model.",
         show_default="never",
     ),
 ]

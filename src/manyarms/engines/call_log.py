@@ -45,8 +45,14 @@ class CallLog:
         self._living: dict[Name, _Entry] = {}
         self._order = count()
 
-    def record(self, keeps: Keeps, method: str, calls: Sequence[tuple[Any, ...] | None]) -> None:
-        """Note a call that all shards have answered."""
+    def record(
+        self,
+        keeps: Keeps,
+        method: str,
+        calls: Sequence[tuple[Any, ...] | None],
+        packed: Sequence[bytes | None] | None = None,
+    ) -> None:
+        """Note a call that all shards have answered; `packed` are its arguments, if that is done already."""
         args = next(args for args in calls if args is not None)
         name = keeps.kind, args[keeps.makes]
         read = [self._living[kind, args[place]] for kind, place in keeps.reads]
@@ -56,11 +62,12 @@ class CallLog:
             entry = self._living[name] = _Entry(name, first)
         if first is not None and keeps.restarts(args):
             place = keeps.reads[0][1]
-            calls = _with_number(calls, place, first.name[1])
+            calls, packed = _with_number(calls, place, first.name[1]), None
             read = [first, *read[1:]]
         entry.needs += [other for other in read if other is not entry]
         names = name, *(other.name for other in read)
-        entry.calls.append(LoggedCall(next(self._order), method, self.packed(calls), names))
+        packed = self.packed(calls) if packed is None else packed
+        entry.calls.append(LoggedCall(next(self._order), method, packed, names))
 
     def packed(self, calls: Sequence[tuple[Any, ...] | None]) -> list[bytes | None]:
         """The arguments of each shard as bytes; arguments that shards share are packed once."""

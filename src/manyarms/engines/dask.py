@@ -17,7 +17,7 @@ from typing import Any
 
 from manyarms.engines.base import Keeps, Make, cuts
 from manyarms.engines.call_log import CallLog
-from manyarms.engines.dask_cluster import Cluster, Lost, pack, unpack
+from manyarms.engines.dask_cluster import Cluster, pack, unpack
 from manyarms.errors import EngineError, UnknownVersionError
 from manyarms.pool.pool import Pool
 from manyarms.support.column_room import StorageSettings, room_of_process
@@ -134,7 +134,7 @@ class DaskShards:
                 self._make_all(lost)
                 waiting = lost
             if kept is not None:
-                self._log.record(kept, method, calls)
+                self._log.record(kept, method, calls, packed)
             return found
 
     def release(self, method: str, number: int) -> None:
@@ -171,15 +171,13 @@ class DaskShards:
 
     def _ask(self, method: str, packed: list[bytes | None], which: list[int], found: list[Any]) -> list[int]:
         """Call some shards and store their answers; returns those that have to be made again."""
-        sent = [
-            (i, self._cluster.call(self._actors[i], "call", method, packed[i], self._to_forget(i)))
-            for i in which
-        ]
+        sent = []
+        for i in which:
+            message = pack((method, packed[i], self._to_forget(i)))  # Dask takes longer for three arguments
+            sent.append(self._cluster.call(self._actors[i], "call", message))
         lost, problems = [], []
-        for i, answer in sent:
-            try:
-                whole = self._cluster.answer(answer, self._homes[i])
-            except Lost:
+        for i, whole in zip(which, self._answers_to(sent, which), strict=True):
+            if whole is None:
                 lost.append(i)
                 continue
             kind, result = unpack(whole)
@@ -193,6 +191,9 @@ class DaskShards:
         if problems:
             raise problems[0]
         return lost
+
+    def _answers_to(self, sent: list[Any], which: list[int]) -> list[Any]:
+        return self._cluster.answers(sent, [self._homes[i] for i in which])
 
     def _remember(self, shard: int, method: str, args: bytes | None, answer: bytes) -> None:
         """Keep a small answer that would be the same again: versions are never changed."""
@@ -237,16 +238,13 @@ class DaskShards:
                     self._log.replay(i),
                     self.engine.storage,
                 )
-                sent.append((i, call))
+                sent.append(call)
             lost = []
-            for i, call in sent:
-                try:
-                    kind, result = unpack(self._cluster.answer(call, self._homes[i]))
-                except Lost:
+            for i, answer in zip(waiting, self._answers_to(sent, waiting), strict=True):
+                if answer is None:
                     lost.append(i)
-                    continue
-                if kind != "answer":
-                    raise result
+                elif (outcome := unpack(answer))[0] != "answer":
+                    raise outcome[1]
             losses += len(lost)
             if losses > MOST_LOSSES * len(self._homes):
                 raise EngineError(
@@ -290,9 +288,10 @@ class ShardHost:
         except Exception as problem:
             return _problem(problem)
 
-    def call(self, method: str, packed: bytes, forgotten: list[tuple[str, int]]) -> bytes:
+    def call(self, message: bytes) -> bytes:
         """Forget what is not needed any more, and call a method of the shard."""
         try:
+            method, packed, forgotten = unpack(message)
             if self.shard is None:
                 raise UnknownVersionError("this worker does not have the shard any more")
             for release, number in forgotten:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,10 +18,6 @@ from manyarms.errors import (
 
 _PATIENCE = 5.0  # seconds without an answer after which the scheduler is asked whether the worker is alive
 _SAFE = ("tls", "inproc", "wss")  # inproc does not leave the process
-
-
-class Lost(Exception):  # noqa: N818
-    """The worker that holds an actor is gone."""
 
 
 class Cluster:
@@ -86,20 +83,35 @@ class Cluster:
         except Exception:  # Dask knows already that the worker is lost
             return None
 
-    def answer(self, call: Any, home: str) -> Any:
-        """The answer to a call; `Lost` if the worker `home` is gone."""
+    def answers(self, calls: Sequence[Any], homes: Sequence[str]) -> list[Any]:
+        """The answer to each call, or None if its worker (at this address of `homes`) is gone.
+
+        All are waited for together: to wait for one after the other takes the client twice the time.
+        """
         from distributed import TimeoutError
 
-        while call is not None:
+        waiting = [i for i, call in enumerate(calls) if call is not None]
+        found: list[Any] = [None] * len(calls)
+        while waiting:
             try:
-                return call.result(timeout=_PATIENCE)
+                outcomes = self._together([calls[i] for i in waiting])
             except TimeoutError:
-                if home not in self._scheduler_info()["workers"]:
-                    raise Lost(home) from None
-            except Exception:
+                workers = self._scheduler_info()["workers"]
+                waiting = [i for i in waiting if homes[i] in workers or calls[i].done()]
+                continue
+            except Exception:  # the client is closed
                 break
-        self._scheduler_info()  # if the scheduler is gone too, nothing can be made again
-        raise Lost(home)
+            for i, outcome in zip(waiting, outcomes, strict=True):
+                found[i] = None if isinstance(outcome, BaseException) else outcome
+            break
+        if None in found:
+            self._scheduler_info()  # if the scheduler is gone too, nothing can be made again
+        return found
+
+    def _together(self, calls: Sequence[Any]) -> list[Any]:
+        sync: Any = self.client.sync
+        outcomes: list[Any] = sync(_outcomes, calls, callback_timeout=_PATIENCE)
+        return outcomes
 
     def _scheduler_info(self) -> dict[str, Any]:
         try:
@@ -116,6 +128,11 @@ class Cluster:
             "manyarms.Optimizer.load(path, engine=...), on a new cluster or without one",
             self.address,
         )
+
+
+async def _outcomes(calls: Sequence[Any]) -> list[Any]:
+    """What each of these calls gave, or the exception that it ended with."""
+    return list(await asyncio.gather(*calls, return_exceptions=True))
 
 
 def check_safe(address: str, insecure: bool) -> None:

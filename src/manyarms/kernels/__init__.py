@@ -4,7 +4,10 @@ from manyarms.kernels.base import KernelLike
 from manyarms.kernels.combine import Kernel, Product, Scale, SklearnKernel, Sum, as_kernel
 from manyarms.kernels.hamming import Hamming
 from manyarms.kernels.linear import Linear
+from manyarms.kernels.mixed import Mixed
 from manyarms.kernels.on_columns import OnColumns
+from manyarms.kernels.one_hot import OneHot
+from manyarms.kernels.readings import Reading
 from manyarms.kernels.stationary import RBF, Matern
 from manyarms.kernels.tanimoto import Tanimoto
 
@@ -15,8 +18,11 @@ __all__ = [
     "KernelLike",
     "Linear",
     "Matern",
+    "Mixed",
     "OnColumns",
+    "OneHot",
     "Product",
+    "Reading",
     "Scale",
     "SklearnKernel",
     "Sum",

@@ -11,11 +11,16 @@ from manyarms.kernels.combine import Product, Scale, Sum
 from manyarms.kernels.hamming import Hamming
 from manyarms.kernels.linear import Linear
 from manyarms.kernels.log_features import LogFeatures
+from manyarms.kernels.mixed import Mixed
 from manyarms.kernels.on_columns import OnColumns
+from manyarms.kernels.one_hot import OneHot
+from manyarms.kernels.readings import Reading
 from manyarms.kernels.stationary import RBF, Matern
 from manyarms.kernels.tanimoto import Tanimoto
 
-_SIMPLE: dict[str, type[Any]] = {kind.__name__: kind for kind in (RBF, Matern, Linear, Tanimoto, Hamming)}
+_SIMPLE: dict[str, type[Any]] = {
+    kind.__name__: kind for kind in (RBF, Matern, Linear, Tanimoto, Hamming, OneHot)
+}
 _COMBINED: dict[str, type[Sum] | type[Product]] = {"Sum": Sum, "Product": Product}
 
 
@@ -25,6 +30,9 @@ def describe(kernel: KernelLike) -> dict[str, Any]:
     if _SIMPLE.get(name) is type(kernel):
         settings = {field.name: getattr(kernel, field.name) for field in dataclasses.fields(_SIMPLE[name])}
         return {"kernel": name, **settings}
+    if isinstance(kernel, Mixed):
+        readings = [reading.to_plain() for reading in kernel.readings]
+        return {"kernel": name, "readings": readings, "lengthscale": kernel.lengthscale, "nu": kernel.nu}
     if isinstance(kernel, Sum | Product):
         return {"kernel": name, "parts": [describe(part) for part in kernel.parts]}
     if isinstance(kernel, Scale):
@@ -45,6 +53,8 @@ def from_description(description: dict[str, Any]) -> KernelLike:
     if name in _SIMPLE:
         kernel: KernelLike = _SIMPLE[name](**settings)
         return kernel
+    if name == "Mixed":
+        return Mixed(tuple(Reading(**each) for each in settings.pop("readings")), **settings)
     if name in _COMBINED:
         return _COMBINED[name](*(from_description(part) for part in settings["parts"]))
     if name == "Scale":

@@ -12,7 +12,7 @@ used for large pieces of a pool and for many features.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -44,40 +44,73 @@ def of_squared_distances(
     """
     X, Y = numeric_pair(X, Y)
     check_scales(X, lengthscale)
+    scale = np.asarray(lengthscale)
+
+    def measure(few: Floats, n_many: int, products: bool) -> Measure:
+        return squares_to(few, n_many, scale, products)
+
+    return over_pairs(X, Y, X.shape[1], measure, function)
+
+
+class Measure(Protocol):
+    """Distances from a few arms to many, which come block by block.
+
+    `rows` of the many arms and `points` of the few are worked on at a time: `prepared` does what is common
+    to all points of a block of rows, and `fill` writes the distances of some points to it.
+    """
+
+    rows: int
+    points: int
+
+    def prepared(self, block: Any) -> Any:
+        """What `fill` needs about these rows."""
+
+    def fill(self, piece: Floats, points: slice, block: Any) -> None:
+        """Write the distances between these points and the prepared rows."""
+
+
+def over_pairs(
+    X: Any,
+    Y: Any,
+    n_features: int,
+    measure: Callable[[Any, int, bool], Measure],
+    function: Callable[[Floats, Floats], object],
+) -> Floats:
+    """A function of the distances of all pairs; `measure(few, n_many, products)` gives the distances.
+
+    `products` says whether distances of `n_features` numbers are to be computed as matrix products.
+    """
     swapped = len(Y) < len(X)  # both ways are faster on few long rows
     few, many = (Y, X) if swapped else (X, Y)
     result = np.empty((len(few), len(many)))
     if not result.size:
         return result.T if swapped else result
-    scale = np.asarray(lengthscale)
-    few = few / scale
-    products = len(many)  # up to here distances are products, from here on sums of squared differences
-    if X.shape[1] <= _DIRECT_FEATURES:
-        products -= len(many) % _BLOCK_ROWS if len(many) % _BLOCK_ROWS < _PRODUCT_FROM[1] else 0
-        products = products if len(few) >= _PRODUCT_FROM[0] else 0
-    for way, part in ((_Products, slice(0, products)), (_Differences, slice(products, len(many)))):
+    by_product = len(many)  # up to here distances are products, from here on sums of squared differences
+    if n_features <= _DIRECT_FEATURES:
+        by_product -= len(many) % _BLOCK_ROWS if len(many) % _BLOCK_ROWS < _PRODUCT_FROM[1] else 0
+        by_product = by_product if len(few) >= _PRODUCT_FROM[0] else 0
+    for products, part in ((True, slice(0, by_product)), (False, slice(by_product, len(many)))):
         if part.stop > part.start:
-            _fill(result[:, part], way(few, part.stop - part.start), many[part], scale, function)
+            _fill(result[:, part], measure(few, part.stop - part.start, products), many[part], function)
     return result.T if swapped else result
 
 
-def _fill(
-    result: Floats,
-    distances: _Products | _Differences,
-    many: Floats,
-    scale: Floats,
-    function: Callable[[Floats, Floats], object],
-) -> None:
+def squares_to(few: Floats, n_many: int, scale: Floats, products: bool) -> Measure:
+    """Squared distances from these arms, in units of `scale`."""
+    return _Products(few, scale) if products else _Differences(few, scale, n_many)
+
+
+def _fill(result: Floats, measure: Measure, many: Any, function: Callable[[Floats, Floats], object]) -> None:
     """Write the function of all distances to the rows of `many` into `result`, piece by piece."""
-    memory = np.empty(distances.points * min(distances.rows, len(many)))
-    for start in range(0, len(many), distances.rows):
-        rows = slice(start, min(start + distances.rows, len(many)))
-        block = distances.prepared(many[rows] / scale)
-        for first in range(0, len(result), distances.points):
-            points = slice(first, min(first + distances.points, len(result)))
+    memory = np.empty(measure.points * min(measure.rows, len(many)))
+    for start in range(0, len(many), measure.rows):
+        rows = slice(start, min(start + measure.rows, len(many)))
+        block = measure.prepared(many[rows])
+        for first in range(0, len(result), measure.points):
+            points = slice(first, min(first + measure.points, len(result)))
             shape = points.stop - points.start, rows.stop - rows.start
             piece = memory[: shape[0] * shape[1]].reshape(shape)
-            distances.fill(piece, points, block)
+            measure.fill(piece, points, block)
             function(piece, result[points, rows])
 
 
@@ -103,15 +136,15 @@ def check_scales(X: Floats, lengthscale: Lengthscale) -> None:
 class _Differences:
     """Sums of squared differences."""
 
-    def __init__(self, few: Floats, n_many: int) -> None:
+    def __init__(self, few: Floats, scale: Floats, n_many: int) -> None:
         from scipy.spatial.distance import cdist  # imported late: it doubles the import time of the package
 
-        self._few, self._cdist = few, cdist
+        self._few, self._scale, self._cdist = few / scale, scale, cdist
         self.points = min(len(few), max(8, _PIECE // n_many))
         self.rows = _PIECE // self.points
 
     def prepared(self, block: Floats) -> Any:
-        return block
+        return block / self._scale
 
     def fill(self, piece: Floats, points: slice, block: Any) -> None:
         self._cdist(self._few[points], block, "sqeuclidean", out=piece)
@@ -122,15 +155,16 @@ class _Products:
 
     rows, points = _BLOCK_ROWS, 16
 
-    def __init__(self, few: Floats, n_many: int) -> None:
-        self._centre = few.mean(axis=0)
+    def __init__(self, few: Floats, scale: Floats) -> None:
+        few = few / scale
+        self._scale, self._centre = scale, few.mean(axis=0)
         self._few = few - self._centre
         self._norms = np.einsum("ij,ij->i", self._few, self._few)
         self._left = np.column_stack([-2.0 * self._few, self._norms, np.ones(len(few))])
 
     def prepared(self, block: Floats) -> Any:
         """The block around the same centre, its squared norms, and the right factor."""
-        block = block - self._centre
+        block = block / self._scale - self._centre
         norms = np.einsum("ij,ij->i", block, block)
         right = np.empty((block.shape[1] + 2, len(block)))
         right[:-2], right[-2], right[-1] = block.T, 1.0, norms

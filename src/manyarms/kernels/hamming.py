@@ -30,7 +30,7 @@ class Hamming(Kernel):
 
     def matrix(self, X: Any, Y: Any) -> Floats:
         """exp(−share of differing positions / length-scale)."""
-        x, y = _codes(X), _codes(Y)
+        x, y = codes_of(X), codes_of(Y)
         if (x.dtype.kind == "U") != (y.dtype.kind == "U"):
             raise InvalidFeaturesError("words and codes cannot be compared")
         if x.shape[1] != y.shape[1]:
@@ -44,10 +44,10 @@ class Hamming(Kernel):
 
     def diag(self, X: Any) -> Floats:
         """One everywhere."""
-        return np.ones(len(_codes(X)))
+        return np.ones(len(codes_of(X)))
 
 
-def _codes(X: Any) -> NDArray[Any]:
+def codes_of(X: Any) -> NDArray[Any]:
     """Strings as a matrix of character codes (a view, not a copy); codes and words as they are."""
     array = as_array(X)
     if array.dtype.kind in "OT":

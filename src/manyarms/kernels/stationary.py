@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,6 +81,11 @@ class Matern(Kernel):
     def diag(self, X: Any) -> Floats:
         """One everywhere."""
         return unit_variances(X, self.lengthscale)
+
+
+def radial(nu: float | None) -> Callable[[Floats, Floats], object]:
+    """Matérn of this smoothness, or RBF (None), as a function that writes k at squared scaled distances."""
+    return _gaussian if nu is None else Matern(1.0, nu)._write
 
 
 def _gaussian(squares: Floats, values: Floats) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
@@ -10,10 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyarms.errors import InvalidFeaturesError
+from manyarms.learning.column_ways import LEAST_CATEGORIES, ways_of_names
 from manyarms.learning.kernel_families import HammingFamily, TanimotoFamily
-from manyarms.learning.numeric_columns import columns_of
+from manyarms.learning.mixed_family import positions_family
+from manyarms.learning.natural_order import common_name
+from manyarms.learning.numeric_columns import Column, columns_of, sampled_rows
 from manyarms.learning.numeric_pool import from_numbers
-from manyarms.learning.prepared_pool import Prepared, transformed_pool
+from manyarms.learning.prepared_pool import Encode, Prepared, transformed_pool
 from manyarms.pool.pool import Pool
 
 FINGERPRINT_BITS = 64  # at least this many columns of zeros and ones are treated as a fingerprint
@@ -28,18 +32,45 @@ Categories = dict[str, int]  # the position of each text of a column; empty for 
 # ------------------------------------------------------------------ zeros and ones
 
 
-def from_bits(pool: Pool) -> Prepared | None:
-    """One-hot blocks as codes, many bits as a fingerprint; None for a few columns of other bits."""
+def from_bits(
+    pool: Pool, labels: Sequence[str] | None = None, names: Sequence[str] | None = None
+) -> Prepared | None:
+    """One-hot blocks as codes, many bits as a fingerprint; None for a few columns of other bits.
+
+    `labels` are the names of the columns, which may say that the categories of a block have an order, and
+    `names` those of the blocks.
+    """
     starts = _one_hot_starts(pool)
     if starts is not None and len(starts) < pool.n_features:
         decode = OneHotCodes(tuple(starts))
         blocks = f"{pool.n_features} columns of zeros and ones form {len(starts)} one-hot blocks"
-        assumptions = (f"{blocks}: Hamming kernel",)
-        return Prepared(transformed_pool(pool, decode), (HammingFamily(),), (), decode, assumptions)
+        assumptions = (f"{blocks}: categories",)
+        ends = [*starts[1:], pool.n_features]
+        texts = [None if labels is None else labels[a:b] for a, b in zip(starts, ends, strict=True)]
+        names = names or [common_name(each) if each else "" for each in texts]
+        return from_codes(transformed_pool(pool, decode), decode, texts, names, assumptions)
     if pool.n_features < FINGERPRINT_BITS:
         return None
     assumption = f"{pool.n_features} columns of zeros and ones are treated as a fingerprint: Tanimoto kernel"
     return Prepared(transformed_pool(pool, packed), (TanimotoFamily(),), (), packed, (assumption,))
+
+
+def from_codes(
+    pool: Pool,
+    encode: Encode,
+    labels: Sequence[Sequence[str] | None],
+    names: Sequence[str],
+    assumptions: tuple[str, ...],
+) -> Prepared:
+    """Columns of codes: Hamming and Matérn-5/2 of categories, which may also turn out to have an order.
+
+    `labels` are the texts of each column's categories, None where there were none, and `names` those of the
+    columns, which may be empty.
+    """
+    families = (HammingFamily(), positions_family(pool.n_features))
+    shown = [repr(name) if name else str(j) for j, name in enumerate(names)]
+    ways = ways_of_names(pool.features, labels, shown)
+    return Prepared(pool, families, (), encode, assumptions, ways=ways)
 
 
 @dataclass(frozen=True)
@@ -76,14 +107,40 @@ def _one_hot_starts(pool: Pool) -> list[int] | None:
     return [0, *(int(end[0]) + 1 for end in ends[:-1])]
 
 
+def one_hot_blocks(pool: Pool, columns: Sequence[Column]) -> list[int | str]:
+    """For each column of a table, its number or, in a one-hot block, the name of the block.
+
+    A block consists of at least three adjacent columns of zeros and ones, with exactly one 1 in every row.
+    """
+    sample, blocks = sampled_rows(pool), list[int | str](range(len(columns)))
+    first = 0
+    while first < len(columns):
+        ones, last = np.zeros(len(sample)), first
+        while last < len(columns) and columns[last].binary and ones.max() <= 1 and ones.min() < 1:
+            ones += sample[:, last]
+            last += 1
+        if last - first >= LEAST_CATEGORIES and (ones == 1).all() and _is_one_hot(pool, first, last):
+            name = common_name(pool.names[first:last]) if pool.names else ""
+            blocks[first:last] = [name if name and name not in blocks else first] * (last - first)
+            first = last
+        else:
+            first += 1
+    return blocks
+
+
+def _is_one_hot(pool: Pool, first: int, last: int) -> bool:
+    passes = pool.blocks(bytes_per_arm=8 * (last - first))
+    return all(bool((np.sum(block[:, first:last] != 0, axis=1) == 1).all()) for _, block in passes)
+
+
 # ------------------------------------------------------------------ texts and mixed tables
 
 
 def from_texts(pool: Pool) -> Prepared:
-    """Words as they are; strings as rows of characters, shorter ones padded."""
+    """Words as codes; strings as rows of characters, shorter ones padded."""
     features = pool.features
     if features.ndim == 2 and features.dtype.kind == "U":
-        return Prepared(pool, (HammingFamily(),), (), np.asarray, ("columns of words: Hamming kernel",))
+        return _from_words(pool)
     if features.ndim == 2:
         return from_table(pool)
     length = features.dtype.itemsize // (4 if features.dtype.kind == "U" else 1)
@@ -95,13 +152,42 @@ def from_texts(pool: Pool) -> Prepared:
         return fixed.view(np.uint32).reshape(len(fixed), length).astype(np.int32)
 
     lengths = np.strings.str_len(features)
-    assumptions = ["strings are compared position by position: Hamming kernel"]
+    assumptions = ["strings are compared position by position: categories"]
+    encode: Encode = characters
     if lengths.min() < lengths.max():
         assumptions.append(f"strings of {lengths.min()} to {lengths.max()} characters are padded at the end")
     elif features.dtype.kind == "U" and lengths.min() > 0:
-        return Prepared(pool, (HammingFamily(),), (), np.asarray, tuple(assumptions))
-    encoded = transformed_pool(pool, characters)
-    return Prepared(encoded, (HammingFamily(),), (), characters, tuple(assumptions))
+        encode = np.asarray
+    family = positions_family(length)
+    encoded = pool if encode is np.asarray else transformed_pool(pool, encode)
+    ways = tuple((way,) for way in family.ways)
+    return Prepared(encoded, (HammingFamily(), family), (), encode, tuple(assumptions), ways=ways)
+
+
+def _from_words(pool: Pool) -> Prepared:
+    """A matrix of words. New words among arms added later are a reason to prepare all arms again."""
+    words = tuple(tuple(np.unique(column).tolist()) for column in pool.features.T)
+    encode, sizes = WordCodes(words), tuple(map(len, words))
+    names = pool.names or [""] * len(words)
+    assumptions = ("columns of words: categories",)
+    prepared = from_codes(transformed_pool(pool, encode), encode, words, names, assumptions)
+    return replace(prepared, n_levels=sizes)
+
+
+@dataclass(frozen=True)
+class WordCodes:
+    """The places of words in sorted lists, one for each column; −1 for a word that is not in its list."""
+
+    words: tuple[tuple[str, ...], ...]
+
+    def __call__(self, features: Any) -> NDArray[Any]:
+        """One column of codes for each column of words."""
+        rows = np.asarray(features)
+        codes = np.empty(rows.shape, dtype=np.int32)
+        for j, known in enumerate(map(np.array, self.words)):
+            places = np.minimum(np.searchsorted(known, rows[:, j]), len(known) - 1)
+            codes[:, j] = np.where(known[places] == rows[:, j], places, _UNKNOWN_CATEGORY)
+        return codes
 
 
 def from_table(pool: Pool) -> Prepared:
@@ -120,10 +206,12 @@ def from_table(pool: Pool) -> Prepared:
         return np.hstack([_encoded(rows[:, j], known) for j, known in categories.items()])
 
     numbers = transformed_pool(pool, encode)
-    prepared = from_bits(numbers) if all(categories.values()) else None
+    labels = [text for known in categories.values() for text in known or [""]]
+    names = [pool.names[j] for j in categories] if pool.names else None
+    prepared = from_bits(numbers, labels, names) if all(categories.values()) else None
     if prepared is None:
-        blocks = np.repeat(list(categories), [len(known) or 1 for known in categories.values()])
-        prepared = from_numbers(numbers, columns_of(numbers), blocks, pool.names)
+        blocks = [j for j, known in categories.items() for _ in known or [""]]
+        prepared = from_numbers(numbers, columns_of(numbers), blocks, pool.names, labels)
     inner = prepared.encode
     return replace(
         prepared,

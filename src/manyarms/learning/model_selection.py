@@ -15,19 +15,20 @@ from typing import Any
 
 import numpy as np
 
+from manyarms.learning.candidate import EVALUATIONS, Candidate, best_of
 from manyarms.learning.fit_subset import MAX_ARMS, choose_subset
 from manyarms.learning.kernel_families import Family
-from manyarms.learning.map_fit import NOISE_BOUNDS, Fit, HyperPrior, Start, fit, second_mode
+from manyarms.learning.map_fit import NOISE_BOUNDS, Fit, HyperPrior, fit, second_mode
 from manyarms.learning.marginal_likelihood import Observations
 from manyarms.learning.parameter_uncertainty import std_factor
 from manyarms.learning.prepared_pool import Prepared
 from manyarms.learning.reward_transforms import Targets
+from manyarms.learning.way_search import other_ways
 from manyarms.support.validation import Ints
 
 COMPARISON_ARMS = 250  # candidates are compared on at most this many arms
 MIN_ARMS_PER_FEATURE = 20  # different arms from which each feature may have its own length-scale
 SHORT_SCALES_SHIFT = -1.2  # added to the typical log length-scales for the second search
-_EVALUATIONS = 40  # of the evidence, in a fit that starts from values already found
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,10 @@ def select(prepared: Prepared, scales: Sequence[Targets], rng: np.random.Generat
     chosen = _chosen(prepared, targets, first, first.typical, rng, COMPARISON_ARMS)
     features = prepared.pool.take(targets.arms[chosen])
     targets, candidates = _compare(prepared, scales, features, chosen)
-    best, factor = _best(candidates), std_factor([candidate.fit for candidate in candidates])
+    best, factor = (
+        best_of(candidates),
+        std_factor([replace(each.fit, score=each.score) for each in candidates]),
+    )
     if len(targets.arms) <= COMPARISON_ARMS:
         return Selected(best.fit, targets, factor)
     chosen = _chosen(prepared, targets, best.fit.family, best.fit.log_scales, rng, MAX_ARMS)
@@ -73,7 +77,7 @@ def _compare(
         return fit.score + float(targets.counts[chosen] @ targets.log_slopes[chosen]) - charge
 
     candidates, winner = fitted(scales[0]), scales[0]
-    best = _best(candidates)
+    best = best_of(candidates)
     highest = score(scales[0], best.fit)
     for targets in scales[1:]:
         found = score(targets, best.refit(features, _observations(targets, chosen), scored=True))
@@ -82,34 +86,19 @@ def _compare(
     return winner, candidates if winner is scales[0] else fitted(winner)
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A fit and the prior it was made under."""
-
-    fit: Fit
-    prior: HyperPrior
-
-    def refit(self, features: Any, observations: Observations, scored: bool) -> Fit:
-        """The same family fitted to other data, starting from the present values."""
-        family, start = self.fit.family, self.fit.start
-        return fit(family, features, observations, start, _EVALUATIONS, self.prior, scored)
-
-    def start_for(self, family: Family) -> Start | None:
-        """A start for a family with as many length-scales, at the same ratio to its typical ones."""
-        here, there = self.fit.family.typical, family.typical
-        return self.fit.start.shifted(here, there) if len(here) == len(there) else None
-
-
 def _fit_candidates(
     prepared: Prepared, features: Any, observations: Observations, per_feature: bool
 ) -> list[Candidate]:
     """Each family with one length-scale and, with `per_feature`, with one per feature where possible."""
     modes = _modes(prepared.families[0], features, observations)
-    return [
+    candidates = [
         candidate
         for mode in modes
         for candidate in _fit_families(prepared, features, observations, per_feature, mode)
     ]
+    if per_feature and prepared.ways:
+        candidates += other_ways(prepared.ways, features, observations, candidates)
+    return candidates
 
 
 def _modes(family: Family, features: Any, observations: Observations) -> list[Fit]:
@@ -142,13 +131,9 @@ def _fit_families(
             continue
         start = separate.start_for(split) if separate else found.start.split(len(split.typical))
         prior = HyperPrior.of(split, float(found.log_scales[0]))
-        separate = Candidate(fit(split, features, observations, start, _EVALUATIONS, prior), prior)
+        separate = Candidate(fit(split, features, observations, start, EVALUATIONS, prior), prior)
         candidates.append(separate)
     return candidates
-
-
-def _best(candidates: list[Candidate]) -> Candidate:
-    return max(candidates, key=lambda candidate: candidate.fit.score)
 
 
 def _chosen(

@@ -89,14 +89,14 @@ def columns_of(pool: Pool) -> list[Column]:
         highest = np.maximum(highest, block.max(axis=0))
         if block.dtype.kind == "f":
             integral &= (block == np.floor(block)).all(axis=0)
-    sample = _sample(pool)
+    sample = sampled_rows(pool)
     return [
         _column(pool, j, sample[:, j], float(lowest[j]), float(highest[j]), bool(integral[j]))
         for j in range(pool.n_features)
     ]
 
 
-def _sample(pool: Pool) -> Floats:
+def sampled_rows(pool: Pool) -> Floats:
     """Random rows (tables are often sorted or full grids), the same ones for every pool of the same size."""
     if pool.n_arms <= SAMPLE_ROWS:
         rows: Any = slice(None)
@@ -118,7 +118,7 @@ def _column(pool: Pool, j: int, sample: Floats, lowest: float, highest: float, i
     centre, scale = _robust_centre_and_scale(scaled, (highest / unit - lowest / unit))
     farthest = max(highest / unit - centre, centre - lowest / unit)
     few_levels = bool(len(levels))
-    if not few_levels and (log_scale := _logarithmic_scale(sample, lowest, highest)):
+    if not few_levels and (log_scale := logarithmic_scale(sample, lowest, highest)):
         spread = float(np.arcsinh(sample / log_scale).std())
         return Column(
             lowest=lowest,
@@ -145,7 +145,7 @@ def _column(pool: Pool, j: int, sample: Floats, lowest: float, highest: float, i
     )
 
 
-def _logarithmic_scale(sample: Floats, lowest: float, highest: float) -> float:
+def logarithmic_scale(sample: Floats, lowest: float, highest: float) -> float:
     """The scale of asinh for a column chosen by orders of magnitude, below its values; 0 for other columns.
 
     Such a column has no negative values and few zeros, is skewed, and its logarithm is not.
@@ -154,15 +154,15 @@ def _logarithmic_scale(sample: Floats, lowest: float, highest: float) -> float:
     if lowest < 0 or 2 * len(positive) < len(sample):
         return 0.0
     smallest = lowest or float(positive.min())
-    if highest / LOG_RANGE < smallest or _skewness(sample / highest) < MIN_SKEWNESS:
+    if highest / LOG_RANGE < smallest or skewness(sample / highest) < MIN_SKEWNESS:
         return 0.0
-    if abs(_skewness(np.log(np.maximum(sample, smallest)))) > MAX_LOG_SKEWNESS:
+    if abs(skewness(np.log(np.maximum(sample, smallest)))) > MAX_LOG_SKEWNESS:
         return 0.0
     scale = smallest / 2 if lowest > 0 else smallest
     return scale if scale > 0 and math.isfinite(highest / scale) else 0.0
 
 
-def _skewness(values: Floats) -> float:
+def skewness(values: Floats) -> float:
     """A robust skewness between −1 and 1, from the median and the 5 % and 95 % quantiles."""
     low, middle, high = np.quantile(values, (0.05, 0.5, 0.95))
     return float(((high - middle) - (middle - low)) / (high - low)) if high > low else 0.0

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from manyarms.learning.column_ways import ways_of_numbers
 from manyarms.learning.kernel_families import Family, HammingFamily, StationaryFamily
 from manyarms.learning.numeric_columns import Column
 from manyarms.learning.prepared_pool import Encode, Prepared, transformed_pool
@@ -20,7 +21,11 @@ MAX_NAMED_COLUMNS = 5  # in one sentence
 
 
 def from_numbers(
-    pool: Pool, columns: list[Column], blocks: NDArray[Any], names: Sequence[str] | None = None
+    pool: Pool,
+    columns: list[Column],
+    blocks: Sequence[int | str],
+    names: Sequence[str] | None = None,
+    labels: Sequence[str] | None = None,
 ) -> Prepared:
     """Matérn-5/2, and Hamming when all columns may be codes.
 
@@ -28,12 +33,17 @@ def from_numbers(
     highest values (docs/measurements.md).
 
     `blocks` holds, for each column, the user's column it came from, by name or by its position in `names`;
-    the one-hot columns of a category have the same entry.
+    the one-hot columns of a category have the same entry. `labels` are the names of the columns themselves.
 
     When there are many columns they are also tried in their own units. The scores of a principal component
     analysis matter less from one column to the next; divided by their spreads they would all count the same.
     """
-    assumptions = _assumptions(columns, [_column_name(block, names) for block in blocks.tolist()])
+    assumptions = _assumptions(columns, [_column_name(block, names) for block in blocks])
+
+    def named(block: int | str) -> str:
+        return f"column {_column_name(block, names)}"
+
+    ways = ways_of_numbers(pool, columns, blocks, named, labels)
     encode: Encode = np.asarray
     if any(column.is_transformed for column in columns):
         encode = TransformColumns(tuple(columns))
@@ -46,7 +56,7 @@ def from_numbers(
     families += _families_in_own_units(columns, shared)
     n_levels = tuple(len(column.levels) for column in columns)
     groups = _block_numbers(shared, blocks)
-    return Prepared(pool, tuple(families), groups, encode, tuple(assumptions), n_levels)
+    return Prepared(pool, tuple(families), groups, encode, tuple(assumptions), n_levels, ways=ways)
 
 
 @dataclass(frozen=True)
@@ -78,11 +88,11 @@ def _families_in_own_units(columns: list[Column], shared: tuple[int, ...]) -> li
     return [StationaryFamily(same_unit, shared, nu=2.5, own_units=True)]
 
 
-def _block_numbers(shared: tuple[int, ...], blocks: NDArray[Any]) -> tuple[int, ...]:
+def _block_numbers(shared: tuple[int, ...], blocks: Sequence[int | str]) -> tuple[int, ...]:
     """A running number for each block of columns that are not constant, −1 for constant columns."""
-    varying = [block for group, block in zip(shared, blocks.tolist(), strict=True) if group >= 0]
+    varying = [block for group, block in zip(shared, blocks, strict=True) if group >= 0]
     number = {block: i for i, block in enumerate(dict.fromkeys(varying))}
-    return tuple(-1 if g < 0 else number[b] for g, b in zip(shared, blocks.tolist(), strict=True))
+    return tuple(-1 if g < 0 else number[b] for g, b in zip(shared, blocks, strict=True))
 
 
 def _column_name(block: int | str, names: Sequence[str] | None) -> str:

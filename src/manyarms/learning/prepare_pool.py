@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from manyarms.learning.categorical import FINGERPRINT_BITS, from_bits, from_table, from_texts
+from manyarms.learning.categorical import FINGERPRINT_BITS, from_bits, from_table, from_texts, one_hot_blocks
 from manyarms.learning.kernel_families import TanimotoFamily
 from manyarms.learning.numeric_columns import columns_of
 from manyarms.learning.numeric_pool import from_numbers
@@ -36,10 +36,11 @@ def prepare(pool: Pool) -> Prepared:
         return Prepared(pool, (TanimotoFamily(),), (), np.asarray, assumptions)
     columns = columns_of(pool)
     if all(column.binary or (column.constant and column.lowest in (0.0, 1.0)) for column in columns):
-        prepared = from_bits(pool)
+        prepared = from_bits(pool, pool.names)
         if prepared is not None:
             return prepared
-    return from_numbers(pool, columns, np.arange(len(columns)), pool.names)
+    blocks = one_hot_blocks(pool, columns)
+    return from_numbers(pool, columns, blocks, pool.names, pool.names)
 
 
 def _holds_packed_bits(pool: Pool) -> bool:

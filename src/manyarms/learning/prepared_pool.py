@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from manyarms.errors import InvalidFeaturesError
 from manyarms.kernels import KernelLike
 from manyarms.learning.kernel_families import Family, StationaryFamily
+from manyarms.learning.mixed_family import Way
 from manyarms.pool.pool import Pool
 
 MAX_LENGTH_SCALES = 256  # with more features they share one; a comparison takes an evaluation for each
@@ -28,9 +29,11 @@ class Prepared:
     which columns share a length-scale when each feature has its own (−1: a constant column). `encode` maps
     the user's features of further arms to those of `pool`. `assumptions` are sentences for the user.
     `n_levels` is the number of levels of a column whose few unevenly spaced values were replaced by level
-    numbers, and 0 for any other column. `rewards` is the kind of transform to learn (`fit_transforms`), and
-    `growth` the growth of arms or pulls after which the model is learned again (`should_refit`).
-    `least_noise` is the smallest noise variance to be learned, for rewards of variance one; None: 1e-5.
+    numbers, or of the words of a column that became codes, and 0 for any other column. `rewards` is the kind
+    of transform to learn (`fit_transforms`), and `growth` the growth of arms or pulls after which it is
+    learned again (`should_refit`). `least_noise` is the smallest noise variance to be learned, for rewards of
+    variance one; None: 1e-5. `ways` are the ways in which each of the user's columns may be read
+    (`column_ways.py`), the usual one first; empty where there is nothing to choose.
     """
 
     pool: Pool
@@ -42,6 +45,7 @@ class Prepared:
     rewards: str = "auto"
     growth: float | None = None
     least_noise: float | None = None
+    ways: tuple[tuple[Way, ...], ...] = ()
 
     @property
     def dimension(self) -> int:

@@ -9,8 +9,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from manyarms.errors import InvalidParameterError
-from manyarms.plots.columns import columns_of
 from manyarms.plots.view import BatchLine, Measurement, ModelView, RunView
+from manyarms.pool.columns import columns_of
 from manyarms.pool.pool import Pool
 from manyarms.run.feedback import with_feedback
 from manyarms.run.maximize import Result

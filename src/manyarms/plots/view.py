@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from manyarms.errors import InvalidParameterError
-from manyarms.plots.columns import Column
+from manyarms.pool.columns import Column
 from manyarms.pool.pool import Pool
 from manyarms.run.optimizer import Optimizer
 from manyarms.run.reward_scale import RewardScale

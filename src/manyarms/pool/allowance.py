@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from manyarms.support.validation import Ints
+from manyarms.pool.completion import Cells, Completion
+from manyarms.support.validation import Floats, Ints
 
 _NO_ARMS, _NO_LIMITS = np.empty(0, dtype=np.int64), np.empty(0)
 
@@ -54,8 +55,9 @@ class Allowance:
     """The number of times that each arm may still be chosen (infinite if there is no limit).
 
     Most arms share one number; the others are exceptions. A `mask` that the caller gives excludes arms. With
-    `limits`, a group of arms is excluded as soon as enough of them have been chosen. Only the mask and the
-    groups of the limits, if there are any, have the size of the pool.
+    `limits`, a group of arms is excluded as soon as enough of them have been chosen. With several limits, an
+    arm may also leave a batch of `needed` arms that cannot be completed; `confirms` says so. Only the mask
+    and the groups of the limits, if there are any, have the size of the pool.
     """
 
     def __init__(
@@ -66,19 +68,41 @@ class Allowance:
         exceptions: Mapping[int, float] | None = None,
         mask: NDArray[np.bool_] | None = None,
         limits: Sequence[GroupLimit] = (),
+        needed: int = 0,
     ) -> None:
         self.n_arms, self.times, self.mask = n_arms, times, mask
         self._changed: dict[int, float] = {}  # what `take` and `close` changed
         self._limited = tuple(limits)
         self._taken = tuple(np.zeros(limit.n_groups, dtype=np.int64) for limit in limits)  # by group
         given = exceptions or {}
-        if not given:
-            self._arms, self._limits = _NO_ARMS, _NO_LIMITS
-            return
-        arms = np.fromiter(given.keys(), dtype=np.int64, count=len(given))
-        order = np.argsort(arms)
-        self._arms = arms[order]
-        self._limits = np.fromiter(given.values(), dtype=np.float64, count=len(given))[order]
+        self._arms, self._limits = _NO_ARMS, _NO_LIMITS
+        if given:
+            arms = np.fromiter(given.keys(), dtype=np.int64, count=len(given))
+            order = np.argsort(arms)
+            self._arms = arms[order]
+            self._limits = np.fromiter(given.values(), dtype=np.float64, count=len(given))[order]
+        self._needed = needed
+        self._completion = self._begun() if len(self._limited) > 1 and needed > 1 else None
+
+    def _begun(self) -> Completion:
+        """What is needed to complete the batch, before any arm was chosen."""
+        cells = Cells.of(
+            [limit.groups for limit in self._limited], [limit.n_groups for limit in self._limited]
+        )
+        times = self._all_times(self._needed)
+        available = np.bincount(cells.of_arms, times, len(cells.groups)).astype(np.int64)
+        left = [np.full(limit.n_groups, limit.most) for limit in self._limited]
+        return Completion(cells, available, left, self._needed)
+
+    def _all_times(self, most: int) -> Floats:
+        """The number for every arm, at most so many."""
+        times = np.full(self.n_arms, max(self.times, 0.0))
+        times[self._arms] = self._limits
+        times[list(self._changed)] = list(self._changed.values())
+        times = np.clip(times, 0.0, most)  # so that no number is infinite
+        if self.mask is not None:
+            times[~self.mask] = 0.0
+        return np.asarray(times)
 
     @classmethod
     def of(cls, times: ArrayLike) -> Allowance:
@@ -91,6 +115,7 @@ class Allowance:
         other = copy.copy(self)
         other._changed = dict(self._changed)
         other._taken = tuple(taken.copy() for taken in self._taken)
+        other._completion = self._completion and self._completion.copy()
         return other
 
     def __getitem__(self, arm: int) -> float:
@@ -102,7 +127,21 @@ class Allowance:
 
     def close(self, arms: Iterable[int]) -> None:
         """Exclude these arms."""
-        self._changed |= {int(arm): 0.0 for arm in arms}
+        closed = {int(arm): 0.0 for arm in arms}
+        if self._completion is not None:
+            for arm in closed:
+                if self.mask is None or self.mask[arm]:
+                    self._completion.fewer(arm, int(min(self._times_of(arm), self._needed)))
+        self._changed |= closed
+
+    def confirms(self, arm: int) -> bool:
+        """Whether the batch can be completed after this arm; if not, the arm is excluded."""
+        now = self._completion
+        if now is None or now.allows(arm):
+            return True
+        open_cells = now.refused(arm)[now.cells.of_arms]
+        self.mask = open_cells if self.mask is None else self.mask & open_cells
+        return False
 
     def take(self, arms: Iterable[int]) -> None:
         """Count each of these arms as chosen once more."""
@@ -110,6 +149,10 @@ class Allowance:
             now = self._times_of(int(arm))
             if now != math.inf:
                 self._changed[int(arm)] = now - 1.0
+            if self._completion is not None:
+                self._completion.take(arm)
+                if now <= self._needed:
+                    self._completion.fewer(arm, 1)
             for limit, taken in zip(self._limited, self._taken, strict=True):
                 group = limit.groups[arm]
                 taken[group] += 1
@@ -121,7 +164,7 @@ class Allowance:
         """Take these arms in order, leaving out those that may not be chosen any more; returns the others."""
         taken = []
         for arm in arms:
-            if self[arm] > 0:
+            if self[arm] > 0 and self.confirms(arm):
                 self.take([arm])
                 taken.append(arm)
         return taken
@@ -137,6 +180,10 @@ class Allowance:
 
     # ------------------------------------------------------------------ the arms that may be chosen
 
+    def allows(self, n: int) -> bool:
+        """Whether so many pulls are allowed, as many as the batch was said to need if there are limits."""
+        return self.total >= n and (self._completion is None or self._completion.possible)
+
     @property
     def total(self) -> float:
         """The number of pulls that are allowed in all; with several limits, an upper bound on it."""
@@ -145,12 +192,7 @@ class Allowance:
     def _total_within(self, place: int) -> float:
         """The number of pulls that are allowed in all if only this limit is kept."""
         limit, taken = self._limited[place], self._taken[place]
-        times = np.full(self.n_arms, max(self.times, 0.0))
-        times[self._arms] = self._limits
-        times[list(self._changed)] = list(self._changed.values())
-        times = np.clip(times, 0.0, limit.most)  # so that no number is infinite
-        if self.mask is not None:
-            times[~self.mask] = 0.0
+        times = self._all_times(limit.most)
         by_group = np.bincount(limit.groups, times, limit.n_groups)
         return float(np.minimum(by_group, limit.most - taken).sum())
 

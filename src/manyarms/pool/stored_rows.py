@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from manyarms.errors import InvalidFeaturesError, MissingExtraError, PoolTooLargeError, TableError, shown
 from manyarms.pool.arrays import joined_columns
+from manyarms.pool.row_copy import RowCopy
 from manyarms.pool.tables import _columns, _parquet_column
 from manyarms.support.validation import Ints
 
@@ -35,8 +36,9 @@ class StoredRows:
     """The features of a pool in files, with the part of an array's interface that passes over a pool need.
 
     A range of rows, some rows or one row are read when they are asked for. All rows are kept in memory once
-    they were read in order, if they take at most `keep` bytes. A copy sent to another process holds the
-    places of the rows, not the rows.
+    they were read in order, if they take at most `keep` bytes. If they take more, each row group is copied to
+    a temporary file when it is read (`row_copy.py`). What is sent to another process are the places of the
+    rows, not the rows.
     """
 
     ndim = 2
@@ -47,6 +49,8 @@ class StoredRows:
         self.groups, self.filesystem, self.names, self.keep = tuple(groups), filesystem, names, keep
         self.first, self.stop = 0, groups[-1].stop
         self.dtype, self.n_columns = dtype, len(names)
+        self._copy = RowCopy(self.stop, self.n_columns, dtype)
+        self._plain_dtype = dtype  # before rows are encoded
         self.encode: Callable[[Any], NDArray[Any]] | None = None
         self._forget()
 
@@ -124,7 +128,7 @@ class StoredRows:
 
     def _read(self, first: int, stop: int) -> NDArray[Any]:
         parts = [
-            self._group(group)[max(first - group.first, 0) : stop - group.first]
+            self._within(group, slice(max(first - group.first, 0), stop - group.first))
             for group in self.groups
             if group.stop > first and group.first < stop
         ]
@@ -145,7 +149,7 @@ class StoredRows:
         owners = np.searchsorted(starts, places[missing], side="right") - 1
         for owner in np.unique(owners).tolist():
             here = np.array(missing)[owners == owner]
-            found[here] = self._group(self.groups[owner])[places[here] - self.groups[owner].first]
+            found[here] = self._within(self.groups[owner], places[here] - self.groups[owner].first)
         known = sorted(set(range(len(which))) - set(missing))
         for i in known:
             found[i] = self._rows[int(places[i])]
@@ -153,16 +157,32 @@ class StoredRows:
             self._rows |= {int(places[i]): found[i].copy() for i in missing}
         return found
 
+    def _within(self, group: RowGroup, which: Any) -> NDArray[Any]:
+        """Some rows of a row group, as they are encoded."""
+        copied = None if self.nbytes <= self.keep else self._copied(group)
+        if copied is None:
+            return np.asarray(self._group(group)[which])
+        return copied[which] if self.encode is None else self.encode(copied[which])
+
+    def _copied(self, group: RowGroup) -> NDArray[Any] | None:
+        """The rows of a row group as they are copied, before they are encoded; None if there is no room."""
+        known = self._copy.rows(group.first, group.stop)
+        if known is None and not self._copy.refused:
+            self._copy.keep(group.first, self._decoded(group))
+            known = self._copy.rows(group.first, group.stop)
+        return known
+
     def _group(self, group: RowGroup) -> NDArray[Any]:
         """The rows of a row group; the last one read is kept, since blocks are smaller than row groups."""
         last = self._last
         if last is None or last[0] != group:
-            columns = read_columns(self.filesystem, group, self.names)
-            rows = joined_columns(columns, self.names)
-            rows = rows.astype(self.dtype if self.encode is None else rows.dtype, copy=False)
-            last = group, rows if self.encode is None else self.encode(rows)
-            self._last = last
+            rows = self._decoded(group)
+            self._last = last = group, rows if self.encode is None else self.encode(rows)
         return last[1]
+
+    def _decoded(self, group: RowGroup) -> NDArray[Any]:
+        columns = read_columns(self.filesystem, group, self.names)
+        return joined_columns(columns, self.names).astype(self._plain_dtype, copy=False)
 
 
 @dataclass(frozen=True)

@@ -56,20 +56,24 @@ class OverPool:
     _last_rows: tuple[bytes, Floats] | None = None
 
     def advanced(self, step: Step) -> OverPool:
-        """The version after a step."""
-        return self._next("advance", step)
+        """The version after a step; what is known about the pulled arms comes with the answer."""
+        new, parts = self._next("advance", step)
+        places = by_shard(self.shards.starts, step.seen)
+        found = [(here, part) for here, part in zip(places, parts, strict=True) if here is not None]
+        new._last_values = step.seen.tobytes(), _joined_values(len(step.seen), found)
+        return new
 
     def rebuilt(self, message: Rebuild) -> OverPool:
         """The version with everything computed from scratch."""
-        return self._next("rebuild", message)
+        return self._next("rebuild", message)[0]
 
     def revalued(self, embedding: Any, rule: ValueRule, scale: LeverageScale) -> OverPool:
         """The version with the same columns and all values computed by this rule."""
-        return self._next("revalue", embedding, rule, scale)
+        return self._next("revalue", embedding, rule, scale)[0]
 
     def refitted(self, vector: Floats) -> OverPool:
         """The version with the mean zᵀw of another weight vector w."""
-        return self._next("refit", vector)
+        return self._next("refit", vector)[0]
 
     def restored(self, arrays: dict[str, Any], scale: LeverageScale) -> OverPool:
         """The version with these columns and values of the first arms, as `to_plain` gave them.
@@ -86,11 +90,11 @@ class OverPool:
         new.prior_max = self.prior_max
         return new
 
-    def _next(self, method: str, *args: Any) -> OverPool:
+    def _next(self, method: str, *args: Any) -> tuple[OverPool, list[Any]]:
+        """A new version that a method of the shards makes, and their answers."""
         new = OverPool(self.shards)
         new.prior_max = self.prior_max
-        self._all(method, self.number, new.number, *args)
-        return new
+        return new, self._all(method, self.number, new.number, *args)
 
     # ------------------------------------------------------------------ reading
 
@@ -108,13 +112,21 @@ class OverPool:
         if len(self.shards.starts) == 2:
             found: ArmValues = self.shards.each("at", [(self.number, arms)])[0]
             return found
-        parts = self._where("at", arms)
-        names = ("mean", "leverage", "residual", "prior")
-        values = {name: np.empty(len(arms)) for name in names}
-        for places, part in parts:
-            for name in names:
-                values[name][places] = getattr(part, name)
-        return ArmValues(**values)
+        return _joined_values(len(arms), self._where("at", arms))
+
+    def look(self, arms: Ints) -> ArmValues:
+        """The same as `at`, for arms whose rows of z will be asked for next; they come with the answer."""
+        asked, values, rows = arms.tobytes(), self._last_values, self._last_rows
+        if values is not None and rows is not None and values[0] == rows[0] == asked:
+            return values[1]
+        known, z = self._ask_for_both(arms)
+        self._last_values, self._last_rows = (asked, known), (asked, z)
+        return known
+
+    def _ask_for_both(self, arms: Ints) -> tuple[ArmValues, Floats]:
+        parts = self._where("look", arms)
+        values = _joined_values(len(arms), [(places, part[0]) for places, part in parts])
+        return values, _joined_rows(len(arms), [(places, part[1]) for places, part in parts])
 
     def rows(self, arms: Ints) -> Floats:
         """z(x) of these arms in double precision, len(arms) × m; the last answer is remembered."""
@@ -124,14 +136,10 @@ class OverPool:
         return last[1]
 
     def _ask_for_rows(self, arms: Ints) -> Floats:
-        if len(self.shards.starts) == 2 or not len(arms):
-            rows: Floats = self.shards.each("rows", self._first_only(arms))[0]
+        if len(self.shards.starts) == 2:
+            rows: Floats = self.shards.each("rows", [(self.number, arms)])[0]
             return rows
-        parts = self._where("rows", arms)
-        joined = np.empty((len(arms), parts[0][1].shape[1]))
-        for places, part in parts:
-            joined[places] = part
-        return joined
+        return _joined_rows(len(arms), self._where("rows", arms))
 
     def whole(self, name: str) -> Any:
         """One value of every arm of the pool: "mean", "leverage", "residual", "quadratic" or "prior"."""
@@ -171,15 +179,34 @@ class OverPool:
     def _all(self, method: str, *args: Any) -> list[Any]:
         return self.shards.each(method, [args] * (len(self.shards.starts) - 1))
 
-    def _first_only(self, arms: Ints) -> list[tuple[Any, ...] | None]:
-        return [(self.number, arms), *[None] * (len(self.shards.starts) - 2)]
-
     def _where(self, method: str, arms: Ints) -> list[tuple[Ints, Any]]:
         """For each shard with some of these arms, their positions in `arms` and what it answered."""
         places = by_shard(self.shards.starts, arms)
         calls = [None if here is None else (self.number, arms[here]) for here in places]
         found = self.shards.each(method, calls)
         return [(here, part) for here, part in zip(places, found, strict=True) if here is not None]
+
+
+def _joined_values(n_arms: int, parts: list[tuple[Ints, ArmValues]]) -> ArmValues:
+    """The values of some arms, from those of each shard and their positions among the arms."""
+    if len(parts) == 1:
+        return parts[0][1]
+    names = ("mean", "leverage", "residual", "prior")
+    values = {name: np.empty(n_arms) for name in names}
+    for places, part in parts:
+        for name in names:
+            values[name][places] = getattr(part, name)
+    return ArmValues(**values)
+
+
+def _joined_rows(n_arms: int, parts: list[tuple[Ints, Floats]]) -> Floats:
+    """Rows of z of some arms, from those of each shard and their positions among the arms."""
+    if len(parts) == 1:
+        return parts[0][1]
+    joined = np.empty((n_arms, parts[0][1].shape[1]))
+    for places, part in parts:
+        joined[places] = part
+    return joined
 
 
 def joined(parts: list[Any], axis: int = 0) -> Any:

@@ -118,6 +118,12 @@ class Shard:
         """Positions within this shard of arms of the pool."""
         return arms - self.first if self.first else arms
 
+    def _mine(self, arms: Ints, start: Start) -> Ints:
+        """Those of these arms of the pool that are in this shard, in their order."""
+        if self.n_arms == start.n_arms:
+            return arms
+        return arms[(arms >= self.first) & (arms < self.first + self.n_arms)]
+
     # ------------------------------------------------------------------ making versions
 
     @keeps("version", makes=0)
@@ -136,8 +142,11 @@ class Shard:
         self.versions[number] = replace(self.versions[number], scale=scale)
 
     @keeps("version", makes=1, reads=_FROM_OLD)
-    def advance(self, old: int, new: int, step: Step) -> None:
-        """Append columns and condition on pulls, in one pass over the stored columns."""
+    def advance(self, old: int, new: int, step: Step) -> ArmValues:
+        """Append columns and condition on pulls, in one pass over the stored columns.
+
+        The answer is what is then known about the pulled arms of this shard: the driver needs it next.
+        """
         with self._writing(self.versions[old]) as version:
             a = len(step.accepted)
             if step.border is not None:
@@ -147,11 +156,11 @@ class Shard:
                 again = partial(self._step_again, version.start.kernel, step, version.compiled)
                 rows = self.pool.block_rows(_step_bytes(step))
                 version.columns.remember(version.size, version.size + a, rows, again)
-            here = step.accepted[(step.accepted >= self.first) & (step.accepted < self.first + self.n_arms)]
-            values.residual[self.local(here)] = 0.0
+            values.residual[self.local(self._mine(step.accepted, version.start))] = 0.0
             self.versions[new] = changed(
                 version, size=version.size + a, values=values, scale=step.scale, notes={}
             )
+        return self.at(new, self._mine(step.seen, version.start))
 
     @keeps("version", makes=1, reads=_FROM_OLD, begins=lambda args: not args[2].known)
     def rebuild(self, old: int, new: int, message: Rebuild) -> None:
@@ -306,6 +315,11 @@ class Shard:
         """z(x) of these arms of the pool in double precision, len(arms) × m."""
         version = self.versions[number]
         return version.columns.rows(self.local(arms), version.size)
+
+    @repeatable
+    def look(self, number: int, arms: Ints) -> tuple[ArmValues, Floats]:
+        """What `at` and `rows` say about these arms of the pool, in one answer."""
+        return self.at(number, arms), self.rows(number, arms)
 
     def forms(self, number: int, vectors: Floats) -> Floats:
         """vᵀz(x) of every arm for each column v of `vectors`: r × arms."""

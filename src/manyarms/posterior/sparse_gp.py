@@ -40,6 +40,7 @@ from manyarms.posterior.state import PosteriorState, SharedArrays, added
 from manyarms.posterior.update import Border, PulledArms, Pulls, Weights
 from manyarms.support.growing_matrix import GrowingMatrix
 from manyarms.support.linalg import forward, inverse_lower
+from manyarms.support.threads import one_thread
 from manyarms.support.validation import Floats, Ints, positive
 
 SMALLEST_RIDGE = 1e-13  # as a fraction of the largest prior variance
@@ -292,10 +293,11 @@ class SparseGP:
     def weights_from(self, rows: Floats, state: PosteriorState) -> tuple[Weights, ByFactor]:
         """V⁻¹ and w from all pulls, whose z are `rows`, and how the values of any arm follow from them."""
         m = rows.shape[1]
-        V = (rows.T * state.counts) @ rows + self.ridge * np.eye(m)
-        inverse_factor = inverse_lower(V)
-        precision = InversePrecision.of(V)
-        vector = precision.apply((rows.T @ state.sums)[:, None])[:, 0]
+        with one_thread():  # of the size of the sketch: several threads would only wait for each other
+            V = (rows.T * state.counts) @ rows + self.ridge * np.eye(m)
+            inverse_factor = inverse_lower(V)
+            precision = InversePrecision.of(V)
+            vector = precision.apply((rows.T @ state.sums)[:, None])[:, 0]
         log_det = max(0.0, float(-2.0 * np.log(np.diag(inverse_factor)).sum() - m * np.log(self.ridge)))
         return Weights(precision, vector, log_det), ByFactor(inverse_factor, vector)
 

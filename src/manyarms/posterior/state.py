@@ -25,6 +25,8 @@ from manyarms.posterior.update import Weights
 from manyarms.support.growing_matrix import GrowingMatrix
 from manyarms.support.validation import Floats, Ints
 
+_LOOKED_AT = 256  # arms whose z is asked for in advance
+
 
 @dataclass(frozen=True, eq=False)
 class SharedArrays:
@@ -95,9 +97,17 @@ class PosteriorState:
         """Mean, leverage, residual and prior variance of these arms."""
         return self.over_pool.at(arms)
 
+    def look(self, arms: Ints) -> ArmValues:
+        """What `at` says, about arms with new results or that are about to have some.
+
+        Of arms that were not pulled before, z is needed next, so it is asked for at the same time.
+        """
+        few_and_new = 0 < len(arms) <= _LOOKED_AT and (self.places(arms) < 0).all()
+        return self.over_pool.look(arms) if few_and_new else self.over_pool.at(arms)
+
     def rows(self, arms: Ints) -> Floats:
         """z(x) of these arms in double precision, len(arms) × m."""
-        return self.over_pool.rows(arms)
+        return self.over_pool.rows(arms) if len(arms) else np.empty((0, self.sketch_size))
 
     # ------------------------------------------------------------------ every arm
 

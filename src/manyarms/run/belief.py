@@ -7,15 +7,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from manyarms.choice.prior_draws import CorrectedPrior
 from manyarms.choice.widths import RunStatistics, width_named
 from manyarms.kernels.describe import same_kernel
 from manyarms.learning import LearnedModel
 from manyarms.policies import Policy
+from manyarms.pool.pool import Pool
 from manyarms.posterior.posterior import Posterior
 from manyarms.posterior.sparse_gp import SparseGP
 from manyarms.posterior.state import PosteriorState
+from manyarms.posterior.storage import storage_for_noise
 from manyarms.run.context import RunContext
 from manyarms.support.frozen import changed
 from manyarms.support.validation import Floats, Ints
@@ -51,6 +54,14 @@ class Memory:
         return cls(**{**known, "drawn": drawn, "probabilities": probabilities})
 
 
+def _started(
+    context: RunContext, policy: Policy, pool: Pool, storage: DTypeLike
+) -> tuple[SparseGP, PosteriorState]:
+    """The process of a policy on the engine of the run, and its state before any result."""
+    process = policy.process(pool, context.streams.at("features"), storage).placed_on(context.engine)
+    return process, process.empty()
+
+
 @dataclass(frozen=True)
 class Belief:
     """The posterior, policy and model as of the last feedback.
@@ -73,10 +84,11 @@ class Belief:
         policy, pool = context.policy, context.encoded_pool
         if model is not None:
             policy = policy.with_model(model.kernel, model.noise_std).on(pool)
-        process = policy.process(pool, context.streams.at("features"), context.storage)
-        process = process.placed_on(context.engine)
-        state = process.empty()
-        sampler = policy.prior(pool, context.streams.at("prior"), context.storage)
+        process, state = _started(context, policy, pool, context.storage)
+        storage = storage_for_noise(context.storage, state.ridge, state.prior_max)
+        if storage != process.storage:
+            process, state = _started(context, policy, pool, storage)
+        sampler = policy.prior(pool, context.streams.at("prior"), storage)
         guess = 1.0 if isinstance(policy.norm_bound, str) else float(policy.norm_bound)
         prior = CorrectedPrior.of(sampler, state)
         return cls(policy, model, process, state, Memory(norm_bound=guess), prior)
@@ -89,7 +101,7 @@ class Belief:
         process = self.process
         same = (
             process.pool is context.encoded_pool
-            and process.storage == np.dtype(context.storage)
+            and process.storage == storage_for_noise(context.storage, process.ridge, self.state.prior_max)
             and process.ridge == policy.ridge
             and self.policy.keeps_residual == policy.keeps_residual
             and process.feature_map is None

@@ -22,8 +22,14 @@ EligibilityIn = Callable[[int], Eligibility]  # of the arms of one group
 def groups_with(same: Groups, allowed: Allowance, within: EligibilityIn, size: int) -> tuple[int, ...]:
     """The groups from which a batch of this size can be chosen; an error if there is none."""
     open_arms = np.unique(same.numbers[allowed.open_arms()])
-    totals = {group: within(group).allowance.total for group in open_arms.tolist()}
-    enough = tuple(group for group, total in totals.items() if total >= size)
+    allowances = {group: within(group).allowance for group in open_arms.tolist()}
+    totals = {group: allowance.total for group, allowance in allowances.items()}
+    enough = tuple(group for group, allowance in allowances.items() if allowance.allows(size))
+    if not enough and any(total >= size for total in totals.values()):
+        raise NothingToAskError(
+            f"{size} arms that have the same label were asked for, but no label has so many that satisfy all "
+            "limits together"
+        )
     if not enough:
         largest = max(totals, key=lambda group: totals[group], default=None)
         found = "none is left" if largest is None else f"{same.labels[largest]!r} has {int(totals[largest])}"

@@ -52,6 +52,7 @@ class CompactState:
     n_batches: int
     n_feedbacks: int
     certificate: dict[str, Any] | None = None  # in the user's units, as of the feedback of this state
+    outlook: dict[str, Any] | None = None  # what the last batch was expected to add, in the user's units
 
     @classmethod
     def of(cls, context: RunContext, state: RunState) -> CompactState:
@@ -171,6 +172,7 @@ class CompactState:
                 "waiting": [result.to_plain() for result in self.waiting],
                 "design": None if self.design is None else list(self.design),
                 "certificate": self.certificate,
+                "outlook": self.outlook,
                 **{name: getattr(self, name) for name in _COUNTERS},
             },
         )
@@ -204,6 +206,7 @@ class CompactState:
             waiting=tuple(ToldResult.from_plain(result) for result in plain["waiting"]),
             design=None if design is None else tuple(design),
             certificate=plain.get("certificate"),
+            outlook=plain.get("outlook"),
             **{name: plain[name] for name in _COUNTERS},
         )
 

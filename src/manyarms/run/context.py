@@ -188,4 +188,4 @@ def _prepared(pool: Pool, policy: Policy, prepared: Prepared | None) -> Prepared
             kept.append(family)
     if not kept:
         raise problems[0]
-    return replace(prepared, families=tuple(kept))
+    return replace(prepared, families=tuple(kept), ways=())

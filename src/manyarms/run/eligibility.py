@@ -58,6 +58,11 @@ class Eligibility:
             raise NothingToAskError(
                 f"{limit} arms were asked for, but only {int(possible)} pulls are allowed"
             )
+        if exactly and limit is not None and not self.allowance.allows(limit):
+            raise NothingToAskError(
+                f"{limit} arms were asked for, but no {limit} arms satisfy all limits on arms with the same "
+                "label together: ask for fewer, or raise a limit"
+            )
 
     @property
     def others(self) -> Allowance:
@@ -94,19 +99,21 @@ def eligibility(
     most_failures = math.inf if max_failures is None else max_failures
     failed = {arm: 0.0 for arm, times in tickets.failures.items() if times >= most_failures}
     if repeats in ("allow", "fresh"):
-        again = Allowance(n_arms, exceptions=failed, mask=mask, limits=structure.limits)
+        again = Allowance(n_arms, exceptions=failed, mask=mask, limits=structure.limits, needed=size)
     else:
         most = 1.0 if repeats == "forbid" else float(repeats)
         left = {arm: most - pulls for arm, pulls in _pulls(history, tickets).items()}
-        allowance = Allowance(n_arms, most, exceptions=left | failed, mask=mask, limits=structure.limits)
+        allowance = Allowance(
+            n_arms, most, exceptions=left | failed, mask=mask, limits=structure.limits, needed=size
+        )
         return Eligibility(allowance, no_arms, used_up)
     if repeats == "allow":
         return Eligibility(again, no_arms, used_up)
     tried = dict.fromkeys([*history.arms.tolist(), *tickets.pending.values()], 0.0)
-    fresh = Allowance(n_arms, 1.0, exceptions=tried | failed, mask=mask, limits=structure.limits)
-    if fresh.total >= size:
+    fresh = Allowance(n_arms, 1.0, exceptions=tried | failed, mask=mask, limits=structure.limits, needed=size)
+    if fresh.allows(size):
         return Eligibility(fresh, no_arms, used_up)
-    first = fresh.take_possible(fresh.open_arms().tolist())
+    first = again.copy().take_possible(fresh.open_arms().tolist())
     return Eligibility(again, np.array(first, dtype=np.int64), used_up)
 
 

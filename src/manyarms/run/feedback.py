@@ -74,7 +74,7 @@ def conditioned(
 ) -> Belief:
     """The belief after renewing the sketch and conditioning on these pulls, each with its weight."""
     state, memory = belief.state, belief.memory
-    known = state.at(arms)
+    known = state.look(arms)
     leverage = known.leverage
     pulled = grouped(arms, values, weights)
     draw, candidates = _draw(belief, *pulled, rng)

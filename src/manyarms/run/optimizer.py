@@ -29,6 +29,7 @@ from manyarms.posterior.history import History
 from manyarms.posterior.posterior import Posterior
 from manyarms.posterior.storage import AUTO
 from manyarms.run import asking, telling
+from manyarms.run.advice import Advice
 from manyarms.run.batch_structure import BatchStructure
 from manyarms.run.best import Best
 from manyarms.run.context import RunContext, checked_budget
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 NINETY = NormalDist().inv_cdf(0.95)  # standard deviations to either side that hold 90 % of a normal variable
 
 
-class Optimizer(OnDomains, Frames):
+class Optimizer(OnDomains, Frames, Advice):
     """One run of a policy on a pool.
 
     pool: the candidates, or a `Box` (docs/continuous.md).
@@ -63,7 +64,8 @@ class Optimizer(OnDomains, Frames):
         only after all have been tried. The default is "fresh" if the model is learned, otherwise "allow".
     max_failures: the number of failed pulls after which an arm is not offered again; None for no limit.
     storage: the type of the stored columns, "float64" or "float32", which halves memory and time. By default,
-        "float32" for 200 000 arms or more with at least three features, if the posterior is a sketch.
+        "float32" for 200 000 arms or more with at least three features, if the posterior is a sketch. Columns
+        are "float64" in any case while the noise variance is below 1e-5 of the prior variance.
     lazy: if False, every upper bound is computed for every pick. This is slow and serves as a reference.
     minimize: search for the smallest reward instead of the largest.
     prepared: the result of `manyarms.learning.prepare` for this pool, if it has been computed already.

@@ -102,8 +102,10 @@ class Watch:
                 bell.clear()
                 try:
                     now = await run_in_threadpool(counters, served)
-                except ManyarmsError:  # the database is away for a moment
-                    await asyncio.sleep(POLL_SECONDS)
+                except ManyarmsError:
+                    if not served.is_current:
+                        return
+                    await asyncio.sleep(POLL_SECONDS)  # the database is away for a moment
                     continue
                 if now.id != last:
                     last = now.id

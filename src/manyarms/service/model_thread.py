@@ -34,13 +34,14 @@ class AskRequest:
     ids: tuple[str, ...] | None = None
     same: str | None = None  # a column
     at_most_each: tuple[tuple[str, int], ...] = ()  # columns and limits
+    until_gain: float | None = None
 
     @property
     def kind(self) -> tuple[Any, ...] | None:
         """What asks must have in common to be merged; None: this one is answered alone."""
         if self.share.size is None or self.same is not None or self.at_most_each:
             return None
-        return self.until_gap, self.condition, self.ids
+        return self.until_gap, self.until_gain, self.condition, self.ids
 
 
 @dataclass
@@ -176,6 +177,7 @@ class ModelThread:
             [ask.share for ask in asks],
             at_most=first.at_most,
             until_gap=first.until_gap,
+            until_gain=first.until_gain,
             eligible=campaign.eligible(first.condition, ids),
             structure=campaign.structure(first.same, first.at_most_each),
         )
@@ -214,4 +216,5 @@ def _run(job: _Job, campaign: Campaign) -> None:
 
 
 def _fail(job: _Job, problem: BaseException) -> None:
-    job.done.set_exception(problem)
+    if not job.done.done():  # its requester may have gone, or it has its answer already
+        job.done.set_exception(problem)

@@ -5,6 +5,7 @@ A name in a request is looked up among the campaigns that exist. It never become
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -20,6 +21,8 @@ from manyarms.service.tokens.store import TOKENS_FILE, TokenStore, in_folder
 
 ENDINGS = (".db", ".sqlite", ".sqlite3")
 _HEADER = b"SQLite format 3\0"
+_BUSY_SECONDS = 1.0  # how long the look at a file waits for those who have locked it
+_LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 class Place(ABC):
@@ -79,7 +82,8 @@ class Folder(Place):
             raise DatabaseError(f"{self.path}: {problem.strerror}") from None
         found: dict[str, Path] = {}
         for file in files:
-            if file.suffix in ENDINGS and file.name != TOKENS_FILE and _is_campaign(file):
+            readable = file.name.isprintable()  # a name that is no text cannot be part of an answer
+            if file.suffix in ENDINGS and readable and file.name != TOKENS_FILE and _is_campaign(file):
                 found.setdefault(file.stem, file)
         return found
 
@@ -163,16 +167,23 @@ def _exists(name: str) -> CampaignExistsError:
 
 
 def _is_campaign(file: Path) -> bool:
-    """Whether the file is a database with the tables of a campaign; it is only read."""
+    """Whether the file is a database with the tables of a campaign; it is only read.
+
+    A database that somebody has locked for a moment is taken for one: the request then waits for it, or says
+    that it is locked.
+    """
     try:
         with open(file, "rb") as stream:
             if stream.read(len(_HEADER)) != _HEADER:
                 return False
-        connection = sqlite3.connect(f"file:{quote(str(file.absolute()))}?mode=ro", uri=True)
+        where = f"file:{quote(os.fsencode(file.absolute()))}?mode=ro"
+        connection = sqlite3.connect(where, uri=True, timeout=_BUSY_SECONDS)
         try:
             known = "SELECT 1 FROM sqlite_master WHERE name = ?"
             return connection.execute(known, (VERSIONS.name,)).fetchone() is not None
         finally:
             connection.close()
+    except sqlite3.OperationalError as problem:
+        return problem.sqlite_errorcode & 0xFF in _LOCKED
     except (OSError, sqlite3.Error):
         return False

@@ -41,6 +41,7 @@ STATUSES: list[tuple[type[errors.ManyarmsError], int]] = [
     (errors.BudgetSpentError, 409),
     (errors.NothingToAskError, 409),
     (errors.GapReachedError, 409),
+    (errors.GainReachedError, 409),
     (errors.NoResultsError, 409),
     (errors.CampaignError, 503),
     (errors.MissingExtraError, 503),

@@ -66,6 +66,12 @@ class AskBody(Body):
     worker: Name | None = Field(None, description="Who measures the candidates.")
     lease: Lease | None = None
     until_gap: float | None = Field(None, ge=0, allow_inf_nan=False, description="Stop at this gap.")
+    until_gain: float | None = Field(
+        None,
+        ge=0,
+        allow_inf_nan=False,
+        description="Stop when the batch is expected to improve the best candidate by at most this.",
+    )
     eligible: Note | None = Field(None, description="Condition on the columns, such as 'price < 30'.")
     ids: Ids | None = Field(None, description="Ids of the candidates to choose from.")
     same: Name | None = Field(None, description="Column in which all candidates have the same value.")
@@ -96,6 +102,7 @@ class TicketAnswer(BaseModel):
     def of(cls, issued: Issued) -> TicketAnswer:
         """The ticket as an answer shows it."""
         plain = asdict(issued)
+        plain.pop("explanation")  # GET …/explanations has it
         return cls(ticket=plain.pop("code"), number=plain.pop("ticket"), **plain)
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.orders import Issued
-from manyarms.errors import DatabaseError, NoCampaignError, ServiceBusyError
+from manyarms.errors import ServiceBusyError
 from manyarms.service.model_thread import ModelThread
 from manyarms.service.operations import Operations
 from manyarms.service.places import Place
@@ -46,6 +46,11 @@ class ServedCampaign:
         with self.table() as campaign:
             return campaign.open_tickets()
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the file of the campaign is still there and the same."""
+        return self.rows.store.database.is_current()
+
     def close(self) -> None:
         """End the thread of the model, and close the database."""
         self.model.close()
@@ -65,20 +70,16 @@ class Registry:
         return self.place.names()
 
     def find(self, name: str) -> ServedCampaign:
-        """The campaign of this name."""
+        """The campaign of this name; one whose file was deleted or replaced is let go of."""
         with self._lock:
             if self._closed:
                 raise ServiceBusyError("the service is stopping: repeat the request later")
+            if name in self._open and not self._open[name].is_current:
+                gone = self._open.pop(name)
+                threading.Thread(target=gone.close, name=f"closes {name}", daemon=True).start()
             if name not in self._open:
                 self._open[name] = ServedCampaign(name, self.place.where(name), self._on_change)
             return self._open[name]
-
-    def still_there(self, name: str) -> bool:
-        """Whether the campaign of this name still exists."""
-        try:
-            return name in self.place.names()
-        except (DatabaseError, NoCampaignError):
-            return False
 
     def close(self) -> None:
         """Close every campaign."""

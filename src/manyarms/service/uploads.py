@@ -7,13 +7,16 @@ one of the known endings.
 
 from __future__ import annotations
 
+import gzip
 import io
 import re
 import secrets
 import zipfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
@@ -24,7 +27,9 @@ from manyarms.service.problems import BodyError
 from manyarms.support.output_files import flush_to_disk
 
 _ENDINGS = re.compile(r"\.(csv|tsv|txt|csv\.gz|tsv\.gz|txt\.gz|parquet|pq|xlsx|npy|npz)$", re.IGNORECASE)
-_INFLATION = 10  # a workbook may be so much larger than its file
+_INFLATION = 10  # a workbook of results may have so many times the bytes of the largest file
+_PACKED = (".gz", ".xlsx", ".npz")
+_PART = 2**20  # bytes that are unpacked at a time
 
 
 def file_name(name: str) -> str:
@@ -43,19 +48,34 @@ async def whole_body(request: Request, name: str) -> bytes:
         if len(data) > limits.file_bytes:
             raise BodyError(TooLargeError(f"the file has more than {limits.file_bytes} bytes"))
     if name.lower().endswith((".xlsx", ".xlsm")):
-        _check_workbook(bytes(data), _INFLATION * limits.file_bytes)
+        _check_unpacked(_parts_of_zip(io.BytesIO(data)), _INFLATION * limits.file_bytes)
     return bytes(data)
 
 
-def _check_workbook(data: bytes, most: int) -> None:
-    """Refuse a small file that is huge when it is unpacked."""
+def _check_unpacked(sizes: Iterable[int], most: int) -> None:
+    """Refuse a small file that is huge when it is unpacked; a damaged one is left to its reader."""
+    size = 0
+    for part in sizes:
+        size += part
+        if size > most:
+            raise TooLargeError(f"the file has more than {most} bytes when it is unpacked")
+
+
+def _parts_of_zip(file: Any) -> Iterator[int]:
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as packed:
-            size = sum(part.file_size for part in packed.infolist())
-    except (zipfile.BadZipFile, ValueError, OSError):
-        return  # the reader says what is wrong with it
-    if size > most:
-        raise TooLargeError(f"the workbook has {size} bytes when it is unpacked; the limit is {most}")
+        with zipfile.ZipFile(file) as packed:
+            yield from (part.file_size for part in packed.infolist())
+    except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError):
+        return
+
+
+def _parts_of_gzip(path: Path) -> Iterator[int]:
+    try:
+        with gzip.open(path) as packed:
+            while part := len(packed.read(_PART)):
+                yield part
+    except (EOFError, OSError, zlib.error):
+        return
 
 
 async def saved_table(request: Request, folder: Path, campaign: str, name: str) -> Path:
@@ -73,6 +93,10 @@ async def saved_table(request: Request, folder: Path, campaign: str, name: str) 
             async for part in request.stream():
                 await run_in_threadpool(stream.write, part)
             await run_in_threadpool(flush_to_disk, stream)
+        limits: Limits = request.app.state.limits
+        if path.suffix in _PACKED:
+            parts = _parts_of_gzip(path) if path.suffix == ".gz" else _parts_of_zip(path)
+            await run_in_threadpool(_check_unpacked, parts, limits.table_bytes)
     except BaseException:
         path.unlink(missing_ok=True)
         raise

@@ -1,23 +1,17 @@
 """Where stored columns live: in memory, in temporary files, or nowhere, to be computed again at each use.
 
 A folder of files lets a pool be larger than memory. The files are mapped, so the same loops read them, and
-the same numbers come out. They have no name in the folder: the operating system removes them when the process
-ends, however it ends. Before a column is written, room for it is reserved in the file; a full disk is then an
-error of this call instead of the death of the process at some later moment.
+the same numbers come out. Before a column is written, room for it is reserved in the file
+(`unnamed_file.py`).
 """
 
 from __future__ import annotations
 
 import logging
-import mmap
-import os
-import shutil
-import tempfile
 import weakref
 from collections import deque
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -25,6 +19,7 @@ import numpy as np
 
 from manyarms.errors import InvalidParameterError, StorageFullError
 from manyarms.support.column_store import PANEL, Columns, Panel
+from manyarms.support.unnamed_file import UnnamedFile, default_folder, free_bytes
 from manyarms.support.validation import count
 
 WAYS = ("auto", "memory", "disk", "recompute")
@@ -58,7 +53,7 @@ class ColumnRoom:
 
     def __init__(self, settings: StorageSettings | None = None) -> None:
         self.settings = settings or StorageSettings()
-        self.folder = self.settings.folder or _default_folder()
+        self.folder = self.settings.folder or default_folder()
         self._limit = self.settings.memory
         self._lock = Lock()
         self._used = {"memory": 0, "disk": 0}  # bytes
@@ -134,12 +129,12 @@ class ColumnRoom:
     def _too_large(self, n_arms: int, dtype: Any) -> bool:
         """Whether the columns of a usual sketch fit neither into memory nor into the folder."""
         wanted = 2 * EXPECTED * n_arms * np.dtype(dtype).itemsize
-        if wanted <= self.limit or wanted <= self.limit + _free(self.folder):
+        if wanted <= self.limit or wanted <= self.limit + free_bytes(self.folder):
             return False
         self._tell(
             f"columns of the posterior are computed again at each use: {EXPECTED} columns, twice during a "
             f"rebuild, take {_amount(wanted)}, more than {_amount(self.limit)} of memory and "
-            f"{_amount(_free(self.folder))} of disk in {self.folder}"
+            f"{_amount(free_bytes(self.folder))} of disk in {self.folder}"
         )
         return True
 
@@ -159,14 +154,11 @@ class ColumnRoom:
     def _in_file(self, rows: int, dtype: np.dtype[Any]) -> Panel:
         nbytes = PANEL * rows * dtype.itemsize
         try:
-            with tempfile.TemporaryFile(dir=self.folder, prefix="manyarms-") as file:
-                file.truncate(nbytes)
-                descriptor = os.dup(file.fileno())
+            file = UnnamedFile(self.folder, nbytes)
         except OSError as problem:
             raise StorageFullError(f"no file can be made in {self.folder}: {problem.strerror}") from None
-        opened = _File(descriptor, self.folder, rows * dtype.itemsize)
-        array: Any = np.frombuffer(mmap.mmap(descriptor, nbytes), dtype=dtype).reshape(PANEL, rows)
-        return Panel(array, opened.secure)
+        array: Any = np.frombuffer(file.mapped, dtype=dtype).reshape(PANEL, rows)
+        return Panel(array, _Secured(file, self.folder, rows * dtype.itemsize).up_to)
 
 
 @cache
@@ -175,48 +167,26 @@ def room_of_process(settings: StorageSettings) -> ColumnRoom:
     return ColumnRoom(settings)
 
 
-class _File:
-    """A temporary file without a name, with the part of it for which the disk has promised room."""
+class _Secured:
+    """How much of a file the disk has promised room for."""
 
-    def __init__(self, descriptor: int, folder: str, bytes_per_column: int) -> None:
-        self._descriptor, self._folder, self._step = descriptor, folder, bytes_per_column
+    def __init__(self, file: UnnamedFile, folder: str, bytes_per_column: int) -> None:
+        self._file, self._folder, self._step = file, folder, bytes_per_column
         self._secured = 0
-        weakref.finalize(self, os.close, descriptor).atexit = False
 
-    def secure(self, columns: int) -> None:
+    def up_to(self, columns: int) -> None:
         """Reserve room on the disk, so that writing through the mapping cannot fail."""
         wanted = columns * self._step
         if wanted <= self._secured:
             return
         try:
-            _reserve(self._descriptor, self._secured, wanted - self._secured)
+            self._file.reserve(self._secured, wanted - self._secured)
         except OSError as problem:
             raise StorageFullError(
                 f"{self._folder} has no room for {_amount(wanted - self._secured)} of columns "
                 f"({problem.strerror}): name another folder, or use storage='recompute'"
             ) from None
         self._secured = wanted
-
-
-def _reserve(descriptor: int, start: int, nbytes: int) -> None:
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(descriptor, start, nbytes)
-        return
-    zeros = bytes(1 << 20)  # writing is the only promise that every system keeps
-    for place in range(start, start + nbytes, len(zeros)):
-        os.lseek(descriptor, place, os.SEEK_SET)
-        os.write(descriptor, zeros[: start + nbytes - place])
-
-
-def _default_folder() -> str:
-    """TMPDIR if it is set, else /var/tmp, which unlike /tmp is rarely held in memory."""
-    if "TMPDIR" not in os.environ and os.access("/var/tmp", os.W_OK | os.X_OK):
-        return "/var/tmp"
-    return tempfile.gettempdir()
-
-
-def _free(folder: str) -> int:
-    return shutil.disk_usage(Path(folder)).free
 
 
 def _amount(nbytes: int) -> str:

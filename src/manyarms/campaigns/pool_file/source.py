@@ -149,21 +149,31 @@ class Source:
         return pool
 
     def _from_cells(self) -> Pool:
+        if self.columns and self._keeps_precision(self.columns):
+            return Pool.read(self.path, id=self.id, features=self.features)
         with _hints():
             return self._pool(read_cells(self.path, self.text_form, self._roles))
 
     def _pool(self, cells: Cells) -> Pool:
         plans = self.columns or understand(self.path, self.text_form, cells, self._roles)
         source = self if self.columns else self._with_plans(plans)
-        by_name = {plan.name: plan for plan in plans}
-        used = [by_name[name] for name in (*(source.features or ()), *source.categories)]
-        if is_parquet(self.path) and all(plan.role == NUMBER and plan.fill is None for plan in used):
-            return Pool.read(self.path, id=self.id, features=source.features)  # keeps single precision
-        features, names = encode(self.path, used, cells)
+        if source._keeps_precision(plans):
+            return Pool.read(self.path, id=self.id, features=source.features)
+        features, names = encode(self.path, source._used(plans), cells)
         try:
             return Pool(features, cells.ids, names=names)
         except InvalidIdError as problem:
             raise type(problem)(f"{self.path}: {problem}") from None
+
+    def _used(self, plans: Sequence[ColumnPlan]) -> list[ColumnPlan]:
+        """The plans of the columns that become features."""
+        by_name = {plan.name: plan for plan in plans}
+        return [by_name[name] for name in (*(self.features or ()), *self.categories)]
+
+    def _keeps_precision(self, plans: Sequence[ColumnPlan]) -> bool:
+        """Whether the features are numbers of a Parquet file, which are taken in their own precision."""
+        plain = all(plan.role == NUMBER and plan.fill is None for plan in self._used(plans))
+        return is_parquet(self.path) and plain
 
     def _molecular_plans(self) -> tuple[ColumnPlan, ...]:
         roles = {self.id: (ID, ""), self.smiles: (SMILES, "fingerprints"), self.bits: (BITS, "fingerprints")}

@@ -27,6 +27,12 @@ def headline_data(report: CampaignReport) -> list[Headline]:
     headlines = [Headline("Best measured", best[0][1] if best else None, best[0][0].id if best else "")]
     if report.top:
         headlines.append(Headline("Best by the model", report.top[0].mean, report.top[0].id))
+    if report.gap is not None:
+        headlines.append(Headline("Gap", report.gap, "at most, to the best candidate"))
+    if report.expected and report.expected["gains"]:
+        first = report.expected["gains"][0]
+        note = f"from the next {first['measurements']} candidates"
+        headlines.append(Headline("Expected gain", first["gain"], note))
     return [
         *headlines,
         Headline("Measurements", len(report.measurements)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from manyarms.plots.view import BatchLine, Measurement, ModelView, RunView, checked_optimum
 
@@ -25,7 +26,8 @@ class CampaignReport:
     """Everything the page shows. Measurements are in the order of recording.
 
     `optimum` is the best true value, if it is known. `model` and `present` (the mean of the best candidate
-    and its interval) are None before there are results.
+    and its interval) are None before there are results, and so are the gap of the certificate and the
+    expected gains of further measurements (`campaigns/outlook.py`).
     """
 
     title: str
@@ -37,6 +39,8 @@ class CampaignReport:
     optimum: float | None = None
     model: ModelView | None = None
     present: tuple[float, float, float] | None = None
+    gap: float | None = None
+    expected: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         checked_optimum(self.optimum)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -70,6 +71,7 @@ class Database:
         self.where = where
         self._engine = _engine(where)
         self._ready = False
+        self._file: tuple[int, int] | None = None  # which file was opened: its device and its number there
 
     def close(self) -> None:
         """Close the connection."""
@@ -109,12 +111,36 @@ class Database:
         if self.where.url.database != ":memory:":
             self._engine.dispose()  # the next connection finds the tables and prepares the file for them
 
+    def is_current(self) -> bool:
+        """Whether the file at this address is the one that was opened, and not deleted or another one."""
+        return self._file is None or self._file_now() == self._file
+
+    def _file_now(self) -> tuple[int, int] | None:
+        """The file at this address at this moment; None on a server, or if there is no file."""
+        if self.where.file is None:
+            return None
+        try:
+            found = self.where.file.stat()
+        except OSError:
+            return None
+        return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
+
     def _prepare(self) -> None:
-        """Check the schema version once, and upgrade an older schema."""
+        """Check that the file is there, and once, the schema version; an older schema is upgraded.
+
+        What is written into a file after it was deleted or replaced would be lost without a word.
+        """
+        if self.where.file is not None:
+            now = self._file_now()
+            if now is None:
+                raise NoCampaignError(f"{self.where}: no such campaign; create one with `manyarms new`")
+            if now != (self._file or now):
+                raise DatabaseError(
+                    f"{self.where}: the file was replaced by another one while it was open: open it again"
+                )
+            self._file = now
         if self._ready:
             return
-        if self.where.file is not None and not self.where.file.is_file():
-            raise NoCampaignError(f"{self.where}: no such campaign; create one with `manyarms new`")
         with self._transaction(writer=False) as connection:
             found = version(connection)
         if not found:

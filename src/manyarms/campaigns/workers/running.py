@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from manyarms.campaigns.access import CampaignAccess
 from manyarms.campaigns.campaign import Campaign
@@ -35,6 +36,7 @@ from manyarms.campaigns.workers.processes import is_gone, own_name
 from manyarms.errors import (
     BudgetSpentError,
     DatabaseError,
+    GainReachedError,
     GapReachedError,
     NothingToAskError,
     TrialsFailingError,
@@ -59,6 +61,7 @@ class RunPlan:
     trials: int | None = None  # the largest number of trials in this run
     until: float | None = None  # stop when a value reaches this target
     until_gap: float | None = None  # stop when the gap of the certificate is at most this
+    until_gain: float | None = None  # stop when the next batch is expected to add at most this
     timeout: float | None = None  # seconds per trial
     retries: int = 1
     lease_seconds: float = 300.0
@@ -171,32 +174,39 @@ class _Runner:
             self._exhausted = "budget spent"
         except GapReachedError:
             self._exhausted = "gap reached"
+        except GainReachedError:
+            self._exhausted = "expected gain reached"
         except NothingToAskError:
             self._exhausted = "nothing left to ask"
         return jobs
 
     def _ask(self, n: int | None, left: int | None) -> list[Issued]:
-        held = {
-            "worker": self.name, "lease_seconds": self.plan.lease_seconds, "until_gap": self.plan.until_gap
-        }  # fmt: skip
         if n is None:
-            return self.campaign.ask(at_most=left, **held)  # type: ignore[arg-type]
+            return self.campaign.ask(at_most=left, **self._terms)
         n = min([n, *(size for size in (left, self._budget_left()) if size)])
         try:
-            return self.campaign.ask(n, **held)  # type: ignore[arg-type]
+            return self.campaign.ask(n, **self._terms)
         except NothingToAskError:  # fewer than n candidates are left
-            return self.campaign.ask(at_most=n, **held)  # type: ignore[arg-type]
+            return self.campaign.ask(at_most=n, **self._terms)
+
+    @property
+    def _terms(self) -> dict[str, Any]:
+        """What every ask of this run says."""
+        return {
+            "worker": self.name,
+            "lease_seconds": self.plan.lease_seconds,
+            "until_gap": self.plan.until_gap,
+            "until_gain": self.plan.until_gain,
+        }
 
     def _ask_each(self, n: int) -> list[Issued]:
         """One candidate for each idle worker, or fewer if there are no more."""
-        held = {"worker": self.name, "lease_seconds": self.plan.lease_seconds}
-        gap = self.plan.until_gap
         try:
-            return self.campaign.ask(n, until_gap=gap, **held)  # type: ignore[arg-type]
+            return self.campaign.ask(n, **self._terms)
         except (BudgetSpentError, NothingToAskError):
             if n == 1:
                 raise
-            return self.campaign.ask(at_most=n, until_gap=gap, **held)  # type: ignore[arg-type]
+            return self.campaign.ask(at_most=n, **self._terms)
 
     def _fill_up(self, missing: int, left: int | None) -> list[Issued]:
         """Ask for more candidates if the batch would leave workers idle; the batch counts as pulled."""

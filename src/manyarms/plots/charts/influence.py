@@ -82,8 +82,12 @@ def _drawn(data: EffectData) -> Plot:
             chart.mark_circle(style="knots", size=60).encode(x=x, y=mean, tooltip=tooltip),
         )
     else:
-        ends = axis_range([v for v in data.values if not isinstance(v, str)])
-        x = x_axis("value", title, ends)
+        numbers = [v for v in data.values if not isinstance(v, str)]
+        if data.logarithmic:
+            scale = altair.Scale(type="log", domain=[min(numbers), max(numbers)], nice=False)
+            x = altair.X("value", type="quantitative", scale=scale, axis=altair.Axis(title=title))
+        else:
+            x = x_axis("value", title, axis_range(numbers))
         layers = altair.layer(
             chart.mark_area(style="band").encode(x=x, y=low, y2="upper"),
             chart.mark_line(style="best").encode(x=x, y=mean),

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from manyarms.embeddings.nystrom import covariances
 from manyarms.errors import InvalidParameterError, NothingToPlotError
-from manyarms.plots.columns import Column
 from manyarms.plots.data.agreement import NINETY
 from manyarms.plots.view import ModelView, RunView
+from manyarms.pool.columns import Column
 from manyarms.posterior.posterior import Posterior
 from manyarms.support.threads import threads_for
 from manyarms.support.validation import Floats
@@ -53,6 +53,7 @@ class EffectData:
     upper: list[float]
     around: str | None  # the id of the candidate whose other columns are kept; None: the average of a sample
     n: int
+    logarithmic: bool = False  # whether the values span orders of magnitude
 
 
 def model_of(view: RunView) -> ModelView:
@@ -112,8 +113,9 @@ def effect_data(view: RunView, column: str, around: Any = None) -> EffectData:
     ends = model.model_interval(mean, belief_factor * std, NINETY)
     middle, lower, upper = (each.tolist() for each in ends)
     return EffectData(
-        column, chosen.is_category, [value for value, _ in grid], middle, lower, upper, name, len(rows)
-    )
+        column, chosen.is_category, [value for value, _ in grid], middle, lower, upper, name, len(rows),
+        chosen.is_logarithmic(pool.features),
+    )  # fmt: skip
 
 
 def _average(model: ModelView, rows: Any) -> tuple[float, float]:

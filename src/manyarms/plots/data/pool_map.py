@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyarms.errors import InvalidParameterError, NothingToPlotError
-from manyarms.plots.columns import Column
 from manyarms.plots.data.influence import columns_by_importance
 from manyarms.plots.numbers import thinned
 from manyarms.plots.view import ModelView, RunView
+from manyarms.pool.columns import Column
 from manyarms.support.validation import Floats, Ints
 
 MOST_OTHERS = 1500  # candidates drawn that were neither measured nor recommended

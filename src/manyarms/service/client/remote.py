@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path, PurePath
 from typing import Any
@@ -27,6 +28,7 @@ from manyarms.errors import (
 from manyarms.service.client.http import Connection
 from manyarms.service.client.tables import upload
 
+_EXPLAINED_TOGETHER = 50  # candidates of one request
 _WAIT = 20.0  # seconds for which the service holds a request for the result of a long ask
 
 
@@ -68,23 +70,33 @@ class RemoteCampaign:
         until_gap: float | None = None,
         deliver: Deliver | None = None,
         eligible: Eligible | None = None,
+        until_gain: float | None = None,
+        explain: bool = False,
     ) -> list[Issued]:
         """Hand out the next batch. If `deliver` fails with it, its tickets are forgotten."""
         limit = eligible or Eligible()
         body = {
             "n": n, "at_most": at_most, "worker": worker, "lease": lease_seconds, "until_gap": until_gap,
             "eligible": limit.condition, "ids": None if limit.ids is None else list(limit.ids),
-            "same": limit.same, "at_most_each": dict(limit.at_most) or None,
+            "same": limit.same, "at_most_each": dict(limit.at_most) or None, "until_gain": until_gain,
         }  # fmt: skip
         issued = self._asked({name: value for name, value in body.items() if value is not None})
-        if deliver is not None:
-            try:
+        try:
+            if explain:
+                issued = self._explained(issued)
+            if deliver is not None:
                 deliver(issued)
-            except BaseException:
-                with contextlib.suppress(ManyarmsError):
-                    self.forget([each.code for each in issued])
-                raise
+        except BaseException:
+            with contextlib.suppress(ManyarmsError):
+                self.forget([each.code for each in issued])
+            raise
         return issued
+
+    def _explained(self, issued: list[Issued]) -> list[Issued]:
+        """The tickets with an explanation of each candidate."""
+        ids = list(dict.fromkeys(each.id for each in issued))
+        why = dict(zip(ids, self.explain(ids), strict=True))
+        return [replace(each, explanation=why[each.id]) for each in issued]
 
     def _asked(self, body: dict[str, Any]) -> list[Issued]:
         """The tickets of one ask, which the key identifies however often the request is repeated."""
@@ -197,6 +209,14 @@ class RemoteCampaign:
             TopRow(**{**row, "average": unmeasured if row["average"] is None else row["average"]})
             for row in rows
         ]
+
+    def explain(self, ids: Sequence[str]) -> list[dict[str, Any]]:
+        """Why these candidates: predictions, nearest measured candidates, and what columns contribute."""
+        found: list[dict[str, Any]] = []
+        for start in range(0, len(ids), _EXPLAINED_TOGETHER):
+            part = list(ids[start : start + _EXPLAINED_TOGETHER])
+            found += self.http.get("explanations", id=part)["explanations"]
+        return found
 
     def history(self) -> list[HistoryRow]:
         """Every recorded result, in the order of recording."""

@@ -13,9 +13,11 @@ from typing import Any
 
 from manyarms.campaigns import queries
 from manyarms.campaigns.campaign import Campaign
+from manyarms.campaigns.certify import certificate_in_units
 from manyarms.campaigns.chart_view import batch_lines, measurements, model_in_units, present_best
 from manyarms.campaigns.next_batch import values_of
 from manyarms.campaigns.orders import Issued
+from manyarms.campaigns.outlook import DEFAULT_SIZE
 from manyarms.campaigns.preview import preview
 from manyarms.campaigns.report.figures import (
     AGREEMENT,
@@ -35,10 +37,11 @@ from manyarms.plots.numbers import number
 from manyarms.plots.plot import Plot
 from manyarms.plots.view import RunView
 from manyarms.plots.web import MissingFigure
+from manyarms.run.certificate import CERTIFICATE
 from manyarms.service.page.molecules import drawing
 
 MOST_TICKETS, MOST_RESULTS, MOST_DRAWN = 200, 50, 60
-DEFAULT_SIZE, MOST_PREVIEWED = 8, 100
+MOST_PREVIEWED = 100
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,12 @@ def rows_parts(campaign: Campaign, now: datetime | None = None) -> dict[str, Any
         "tickets": waiting,
         "n_tickets": len(tickets),
         "open_batches": [
-            {**asked[each], "age": age(asked[each]["asked_at"], moment)} for each in open_batches
+            {
+                **asked[each],
+                "age": age(asked[each]["asked_at"], moment),
+                "open": sum(ticket.batch == each for ticket in tickets),
+            }
+            for each in open_batches
         ],
         "results": [
             asdict(row) | {"age": age(row.told_at, moment)} for row in history[: -MOST_RESULTS - 1 : -1]
@@ -102,17 +110,20 @@ def model_parts(campaign: Campaign, size: int) -> dict[str, Any]:
         campaign.store.where.name, campaign.settings.goal, measurements(campaign), batch_lines(campaign)
     )
     top: list[TopRow] = []
-    best = None
+    best, stop = None, stopping(None, None)
     if values_of(seen):
         run, units = campaign.current(seen)
         model, best = model_in_units(campaign, run, units), present_best(run, units)
         view = RunView(view.title, view.goal, view.measurements, view.batches, lambda: model, best)
         top = queries.top_rows(campaign, seen, run, units, 20)
+        expected = queries.expected_gains(campaign, seen, run, units, size)
+        stop = stopping(certificate_in_units(run, units, campaign.settings), expected)
     smiles = campaign.settings.source.smiles
     return {
         "figures": figures(view),
         "best": None if best is None else [number(each) for each in best],
         "best_id": top[0].id if top else None,
+        "stop": stop,
         "top": [
             {**asdict(row), "mean": number(row.mean), "std": number(row.std), "average": number(row.average),
              "drawing": drawn(row.columns, smiles, place)}
@@ -120,6 +131,20 @@ def model_parts(campaign: Campaign, size: int) -> dict[str, Any]:
         ],
         **next_batch(campaign, size),
     }  # fmt: skip
+
+
+def stopping(certificate: dict[str, Any] | None, expected: dict[str, Any] | None) -> dict[str, Any]:
+    """What helps to decide whether to go on: the gap, and what further measurements are expected to add."""
+    gains = [] if expected is None else expected["gains"]
+    return {
+        "gap": None if certificate is None else number(certificate["gap"]),
+        "confidence": None if certificate is None else f"{certificate['confidence']:.4g}",
+        "proved": certificate is not None and certificate["kind"] == CERTIFICATE,
+        "gains": [
+            {"n": each["measurements"], "gain": number(each["gain"]), "error": f"{each['std_error']:.1g}"}
+            for each in gains
+        ],
+    }
 
 
 def next_batch(campaign: Campaign, size: int) -> dict[str, Any]:

@@ -6,7 +6,6 @@ build step. What it changes goes through the same routes as for programs.
 
 from __future__ import annotations
 
-import asyncio
 from importlib.resources import files
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -41,7 +40,7 @@ JUMPS = {
     "top": "Top candidates", "learned": "Model", "candidates": "Excluded", "settings": "Settings",
 }  # fmt: skip
 MEANINGS = {READ: "look", ASK: "ask for batches", TELL: "record results", ADMIN: "do everything"}
-OWN = ("page.css", "login.js", "figures.js", "acts.js", "live.js", "agents.js", "agents.css")
+OWN = ("page.css", "login.js", "figures.js", "acts.js", "why.js", "live.js", "agents.js", "agents.css")
 ROW_PARTS = ("headline", "tickets", "results", "excluded", "facts")
 
 _environment = Environment(
@@ -160,7 +159,7 @@ async def model_part(
     """The charts and the parts that need the model; computed once for all who look."""
     size = min(int(n), MOST_PREVIEWED) if n and int(n) else None
     cache = _cache(request)
-    model = await asyncio.wrap_future(await run_in_threadpool(cache.model, served, size, model_parts))
+    model = await cache.model(served, size, model_parts)
     rows = await run_in_threadpool(_rows, served)
     known = {
         "rows": rows, "model": model, "name": served.name, "may": _may(who, campaign),

@@ -73,7 +73,9 @@ def ask_request(body: AskBody, caller: str, key: str | None) -> AskRequest:
     share = Share(body.n, body.worker, body.lease, operation_name(caller, key), digest)
     ids = None if body.ids is None else tuple(dict.fromkeys(body.ids))
     limits = tuple(sorted((body.at_most_each or {}).items()))
-    return AskRequest(share, body.at_most, body.until_gap, body.eligible, ids, body.same, limits)
+    return AskRequest(
+        share, body.at_most, body.until_gap, body.eligible, ids, body.same, limits, body.until_gain
+    )
 
 
 @router.get(

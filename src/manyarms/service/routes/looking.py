@@ -19,7 +19,7 @@ from manyarms.campaigns.status import status as campaign_status
 from manyarms.service.access import CampaignName, CurrentCaller
 from manyarms.service.common import ToRead, ToUse, registry_of
 from manyarms.service.problems import described
-from manyarms.service.schemas import CampaignsAnswer, Plain
+from manyarms.service.schemas import CampaignsAnswer, Id, Plain
 from manyarms.service.served import ServedCampaign
 from manyarms.support.plain_data import plain_data
 
@@ -64,8 +64,8 @@ async def status(
     certify: Annotated[bool, Query(description="Compute the certificate from all results.")] = False,
 ) -> Plain:
     """Settings, counts, the learned model, the certificate and the assumptions."""
-    certificate = await with_model(served, queries.certificate) if certify else None
-    found = await run_in_threadpool(campaign_status, served.rows, certificate=certificate)
+    judged = await with_model(served, queries.judged) if certify else {}
+    found = await run_in_threadpool(lambda: campaign_status(served.rows, **judged))
     return dict(plain_data({**found, "campaign": served.name}))
 
 
@@ -79,6 +79,17 @@ async def best(
     """The candidates with the best model mean."""
     rows = await with_model(served, lambda found: queries.best(found, k, everywhere))
     return {"id_column": served.rows.id_column, "best": plain_data(rows)}
+
+
+@router.get("/campaigns/{campaign}/explanations", response_model=Plain)
+async def explanations(
+    served: ToRead,
+    campaign: CampaignName,
+    id: Annotated[list[Id], Query(min_length=1, max_length=100, description="Ids of the candidates.")],
+) -> Plain:
+    """Why these candidates: predictions, the nearest measured candidates, and what columns contribute."""
+    found = await with_model(served, lambda found: queries.explain(found, id))
+    return {"explanations": plain_data(found)}
 
 
 @router.get("/campaigns/{campaign}/history", response_model=Plain)

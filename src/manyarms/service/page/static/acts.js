@@ -129,7 +129,7 @@
 
   document.addEventListener("click", (event) => {
     const button = event.target.closest("button[data-act]");
-    if (button) acts[button.dataset.act](button.dataset);
+    if (button && acts[button.dataset.act]) acts[button.dataset.act](button.dataset);
   });
 
   document.addEventListener("submit", (event) => {

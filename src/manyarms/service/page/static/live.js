@@ -91,10 +91,26 @@
     running = false;
   }
 
-  const events = new EventSource(`/campaigns/${name}/events`);
-  events.addEventListener("open", () => (live.textContent = "live"));
-  events.addEventListener("error", () => (live.textContent = "not connected: trying again…"));
-  events.addEventListener("change", changed);
+  // A browser opens the stream again when the connection is lost, but not after any other answer than 200.
+  let pause = 1000;
+  function connect() {
+    const events = new EventSource(`/campaigns/${name}/events`);
+    events.addEventListener("open", () => {
+      live.textContent = "live";
+      pause = 1000;
+    });
+    events.addEventListener("change", changed);
+    events.addEventListener("error", () => {
+      live.textContent = "not connected: trying again…";
+      if (events.readyState !== EventSource.CLOSED) return;
+      setTimeout(async () => {
+        await changed(); // leads to the login form if the session has ended
+        connect();
+      }, pause);
+      pause = Math.min(2 * pause, 30000);
+    });
+  }
+  connect();
   if (size) {
     let timer;
     size.addEventListener("input", () => {

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyarms.kernels import Product, Scale, Sum, Tanimoto
+from manyarms.learning.numeric_columns import logarithmic_scale
 from manyarms.pool.pool import Pool
 
 MOST_VALUES = 25  # values of a column at which an effect is computed
@@ -42,18 +43,28 @@ class Column:
         """
         if self.kinds:
             return [(label, cells) for label, cells in self.kinds[:MOST_KINDS]]
-        values = np.unique(features[:, self.places[0]].astype(np.float64))
+        cells = features[:, self.places[0]].astype(np.float64)
+        values = np.unique(cells)
         if len(values) > MOST_VALUES:
-            ends = np.linspace(values[0], values[-1], MOST_VALUES)
-            inner = np.quantile(
-                features[:, self.places[0]].astype(np.float64), np.linspace(0, 1, MOST_VALUES)
-            )
+            logarithmic = self.is_logarithmic(features)
+            scaled = np.log(cells) if logarithmic else cells
+            ends = np.linspace(scaled.min(), scaled.max(), MOST_VALUES)
+            inner = np.quantile(scaled, np.linspace(0, 1, MOST_VALUES))
             values = np.unique(0.5 * (ends + inner))
+            values = np.clip(np.exp(values), cells.min(), cells.max()) if logarithmic else values
         return [(float(value), (float(value),)) for value in values]
+
+    def is_logarithmic(self, features: NDArray[Any]) -> bool:
+        """Whether its numbers are positive and span orders of magnitude, so that charts need a logarithm."""
+        if self.kinds:
+            return False
+        cells = features[:, self.places[0]].astype(np.float64)
+        lowest, highest = float(cells.min()), float(cells.max())
+        return lowest > 0 and logarithmic_scale(cells, lowest, highest) > 0
 
     def put(self, rows: NDArray[Any], cells: Any) -> NDArray[Any]:
         """The rows with these cells in place of the column's own: one set for all rows, or one for each."""
-        changed = rows.copy() if rows.dtype == object else rows.astype(np.float64)
+        changed = rows.copy() if rows.dtype.kind in "OUS" else rows.astype(np.float64)
         changed[:, list(self.places)] = cells
         return changed
 
