@@ -1,23 +1,27 @@
-"""Runs on boxes by manyarms, BoTorch and Optuna, one file per run, so that a long comparison can be resumed.
+"""Runs on boxes by manyarms, BoTorch and Optuna for the record, in pieces that can be made at any time.
 
-    python -m benchmarks.box_runs FOLDER manyarms BoTorch Optuna-GP --seeds 10 --minutes 8
+    python -m benchmarks.box_runs manyarms BoTorch Optuna-GP --seeds 10 --minutes 8
 
-does the runs that FOLDER does not have yet, seed by seed, and stops before a run that is expected to end
-after the time given. `continuous.best_values` reads the folder if it is named by `MANYARMS_BOX_RUNS`.
+makes the runs that the record (`benchmarks.box_record`) does not have yet, the first seed of every function
+first, and stops before a run that is expected to end after the time given. After a change of the code of
+boxes, `--again` repeats those that were made before it.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 
 import manyarms as ma
+from benchmarks.box_record import RECORD, Run, add, runs
 from manyarms.problems.on_boxes import BOX_PROBLEMS, BoxProblem
+from manyarms.reproduce.provenance import git
 
 EVALUATIONS = 200
 
@@ -85,43 +89,67 @@ METHODS: dict[str, Callable[[BoxProblem, int, int], np.ndarray]] = {
 }
 
 
-def values_of(method: str, name: str, evaluations: int, seed: int, folder: Path | None = None) -> np.ndarray:
-    """The values of one run in order: from `folder` if it is there, else computed (and written there)."""
-    path = None if folder is None else folder / f"{method}-{name}-{evaluations}-{seed}.json"
-    if path is not None and path.exists():
-        return np.array(json.loads(path.read_text())["values"])
-    started = time.process_time()
-    values = METHODS[method](BOX_PROBLEMS[name], evaluations, seed)
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        record = {"cpu_seconds": time.process_time() - started, "values": values.tolist()}
-        partial = path.with_suffix(".partial")
-        partial.write_text(json.dumps(record))
-        partial.rename(path)
-    return values
+VERSIONS_OF = {"BoTorch": ("botorch", "torch"), "Optuna-GP": ("optuna", "torch")}
+# The code that decides the runs of manyarms; the commit that changed it last is recorded.
+DECIDES = ("src/manyarms/continuous", "src/manyarms/learning")
 
 
-def main() -> None:
-    """Do the runs that are missing, one seed after the other."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("methods", nargs="+", choices=list(METHODS))
-    parser.add_argument("--problems", nargs="+", choices=list(BOX_PROBLEMS), default=list(BOX_PROBLEMS))
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--minutes", type=float, default=8.0)
-    options = parser.parse_args()
-    started, longest = time.monotonic(), 0.0
+@cache
+def versions(library: str) -> str:
+    """What makes the runs of this library: versions; for manyarms the last commit to the code of boxes."""
+    if library != "manyarms":
+        return ", ".join(f"{name} {version(name)}" for name in VERSIONS_OF[library])
+    changed = git("log", "-1", "--format=%h", "--", *DECIDES) or "unknown commit"
+    edited = " with changes" if git("status", "--porcelain", "--", *DECIDES) else ""
+    return f"manyarms {ma.__version__} at {changed}{edited}"
+
+
+def made(library: str, function: str, seed: int) -> Run:
+    """One run, from its start."""
+    problem, started = BOX_PROBLEMS[function], time.process_time()
+    values = METHODS[library](problem, EVALUATIONS, seed)
+    seconds = time.process_time() - started
+    return Run(function, library, seed, float(values.min() - problem.minimum), seconds, versions(library))
+
+
+def missing(options: argparse.Namespace) -> Iterator[tuple[str, str, int]]:
+    """Library, function and seed of the runs to be made: the first seed of every function comes first."""
+    have = {(run.library, run.function, run.seed): run.versions for run in runs(options.record)}
     for seed in range(options.seeds):
-        for name in options.problems:
-            for method in options.methods:
-                began = time.monotonic()
-                if began + longest > started + 60 * options.minutes:
-                    print("not finished: run it again")
-                    return
-                best = values_of(method, name, EVALUATIONS, seed, options.folder).min()
-                longest = max(longest, time.monotonic() - began)
-                print(f"{method} {name} {seed}: {best - BOX_PROBLEMS[name].minimum:.3g}", flush=True)
+        for function in options.functions:
+            for library in options.libraries:
+                found = have.get((library, function, seed))
+                if found is None or (options.again and found != versions(library)):
+                    yield library, function, seed
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Make the runs that are missing, one seed after the other."""
+    options = _parser().parse_args(arguments)
+    started, longest = time.monotonic(), 0.0
+    for library, function, seed in missing(options):
+        began = time.monotonic()
+        if began + longest > started + 60 * options.minutes:
+            print("not finished: run it again")
+            return
+        run = made(library, function, seed)
+        add([run], options.record)
+        longest = max(longest, time.monotonic() - began)
+        print(f"{library} {function} {seed}: {run.regret:.3g} ({run.cpu_seconds:.0f} s)", flush=True)
     print("finished")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.box_runs", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument("libraries", nargs="+", choices=list(METHODS))
+    parser.add_argument("--functions", nargs="+", choices=list(BOX_PROBLEMS), default=list(BOX_PROBLEMS))
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--minutes", type=float, default=8.0, help="stop before a run that may end later")
+    parser.add_argument("--again", action="store_true", help="also repeat runs that other versions made")
+    parser.add_argument("--record", type=Path, default=RECORD, help="default: the record of this repository")
+    return parser
 
 
 if __name__ == "__main__":

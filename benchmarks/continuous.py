@@ -1,7 +1,7 @@
 """Boxes: the best value found against BoTorch and Optuna, the regret against a fine grid, the time per step.
 
-A peer that is not installed is reported in a row without a figure. `MANYARMS_SEEDS` sets the number of seeds
-(10); all five functions with both peers take several hours, in pieces by `benchmarks.box_runs`.
+The runs of BoTorch and Optuna, which take hours, are those of the record (`benchmarks.box_record`); those of
+manyarms are made here, with the same seeds. `MANYARMS_SEEDS` limits the number of seeds (10).
 """
 
 from __future__ import annotations
@@ -9,17 +9,16 @@ from __future__ import annotations
 import os
 import time
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
 import manyarms as ma
 from benchmarks import Row, at_most
-from benchmarks.box_runs import EVALUATIONS, values_of
+from benchmarks.box_record import PEERS, Run, ratio, runs
+from benchmarks.box_runs import EVALUATIONS, manyarms_values
 from manyarms.problems.on_boxes import BOX_PROBLEMS, BoxProblem
 
 BAR = 1.5  # times the peer's simple regret
-PEERS = ["BoTorch", "Optuna-GP"]
 
 
 def seeds(smoke: bool) -> range:
@@ -29,33 +28,29 @@ def seeds(smoke: bool) -> range:
 def best_values(smoke: bool) -> list[Row]:
     """The median over the seeds of the simple regret after 200 evaluations, here and in the peers."""
     names = ["Branin"] if smoke else list(BOX_PROBLEMS)
-    evaluations = 12 if smoke else EVALUATIONS
-    return [row for name in names for row in _compared(BOX_PROBLEMS[name], evaluations, smoke)]
-
-
-def _compared(problem: BoxProblem, evaluations: int, smoke: bool) -> list[Row]:
-    folder = os.environ.get("MANYARMS_BOX_RUNS")
-
-    def regret(method: str) -> float:
-        runs = (
-            values_of(method, problem.name, evaluations, seed, Path(folder) if folder else None)
-            for seed in seeds(smoke)
-        )
-        return float(np.median([values.min() for values in runs]) - problem.minimum)
-
-    ours = regret("manyarms")
-    rows = [Row(f"{problem.name}: regret of manyarms", ours)]
-    for name in PEERS:
-        try:
-            theirs = regret(name)
-        except ImportError:
-            rows.append(Row(f"{problem.name}: regret of {name}", float("nan"), note="not installed"))
-            continue
-        rows += [
-            Row(f"{problem.name}: regret of {name}", theirs),
-            at_most(f"{problem.name}: manyarms / {name}", ours / theirs, BAR, "times"),
-        ]
+    peers, rows = [run for run in runs() if run.library in PEERS], []
+    for name in names:
+        ours = [_made(name, 12 if smoke else EVALUATIONS, seed) for seed in seeds(smoke)]
+        rows.append(Row(f"{name}: regret of manyarms", float(np.median([run.regret for run in ours]))))
+        rows += [_compared([*ours, *peers], name, peer) for peer in PEERS]
     return rows
+
+
+def _made(name: str, evaluations: int, seed: int) -> Run:
+    started = time.process_time()
+    best = manyarms_values(BOX_PROBLEMS[name], evaluations, seed).min()
+    return Run(
+        name, "manyarms", seed, float(best - BOX_PROBLEMS[name].minimum), time.process_time() - started, ""
+    )
+
+
+def _compared(found: list[Run], name: str, peer: str) -> Row:
+    quotient, n_runs = ratio(found, name, peer)
+    if not n_runs:
+        return Row(f"{name}: manyarms / {peer}", float("nan"), note="not in the record")
+    return at_most(
+        f"{name}: manyarms / {peer}", quotient, BAR, "times", note=f"medians; {peer}: {n_runs} runs"
+    )
 
 
 def _uniform(problem: BoxProblem, n: int) -> np.ndarray:

@@ -249,6 +249,19 @@ def test_wrong_settings_are_refused(changes, message):
         ma.BPE(**{"horizon": 100, "kernel": ma.RBF(1.0), **changes})
 
 
+def test_a_budget_beyond_the_horizon_is_refused_before_the_first_trial():
+    """It was refused after the last batch, and `maximize` lost all results."""
+    problem, tried = Problem(2, n_arms=80), []
+    policy = policy_for(problem, 100)
+    with pytest.raises(InvalidParameterError, match="budget must be at most 100, the horizon"):
+        ma.maximize(lambda arm: tried.append(arm) or 0.0, problem.pool, 101, policy)
+    assert not tried
+    opt = ma.Optimizer(problem.pool, policy, budget=100)
+    with pytest.raises(InvalidParameterError, match="budget must be at most 100, the horizon"):
+        opt.budget = 200
+    assert opt.budget == 100
+
+
 def test_widths():
     """F + ξ√((2/λ) log(2B|X|/δ)), and √2 F more for the sketch, on √λσ̃."""
     given = {"horizon": 1000, "kernel": ma.RBF(1.0), "noise_std": 0.1, "norm_bound": 2.0, "delta": 0.01}

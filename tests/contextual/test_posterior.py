@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import manyarms as ma
+from manyarms.contextual import renew
 from tests.contextual.rounds import Stream, play
 
 KERNEL = ma.RBF(0.4)
@@ -222,3 +223,32 @@ def test_rounding_errors_do_not_grow():
     np.testing.assert_allclose(
         V @ regression.vector, regression.moment, atol=1e-7 * np.abs(regression.moment).max()
     )
+
+
+class Measured(ma.RBF):
+    """A kernel that records the largest matrix that it was asked for."""
+
+    largest = 0
+
+    def matrix(self, X, Y):
+        Measured.largest = max(Measured.largest, len(X) * len(Y))
+        return super().matrix(X, Y)
+
+
+def test_a_long_log_is_used_in_blocks_and_gives_the_exact_posterior(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rows were compared with each other all at once: 20 000 of them took 3 GB."""
+    monkeypatch.setattr(renew, "MOST_AT_ONCE", 64)
+    rows, rewards, new = data(400)
+    policy = ma.BKB(kernel=Measured(0.4), ridge=RIDGE, oversampling=1e6)
+    bandit = ma.ContextualBandit(policy, max_inducing=None)
+    bandit.tell(rows=rows, rewards=rewards)
+    mean, std = bandit.predict(new)
+    bandit.ask(new)
+    size = bandit.inducing_points
+    assert size < 300
+    assert Measured.largest <= max(64 * 64, 64 * size)
+    cross, noisy = KERNEL.matrix(new, rows), KERNEL.matrix(rows, rows) + RIDGE * np.eye(400)
+    np.testing.assert_allclose(mean, cross @ np.linalg.solve(noisy, rewards), atol=1e-6)
+    variance = 1.0 - np.einsum("ij,ji->i", cross, np.linalg.solve(noisy, cross.T))
+    np.testing.assert_allclose(std**2, variance, atol=1e-6)
+    assert bandit.pulls == 400

@@ -30,9 +30,8 @@ def test_the_minimum_is_attained_and_nothing_is_smaller(name: str) -> None:
 
 
 @pytest.mark.parametrize("benchmark", continuous.BENCHMARKS)
-def test_benchmarks_give_rows(benchmark, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(continuous, "PEERS", [])
+def test_benchmarks_give_rows(benchmark) -> None:
     rows = benchmark(True)
     assert rows
     for row in rows:
-        assert math.isfinite(row.measured) or row.note == "not installed"
+        assert math.isfinite(row.measured) or row.note in ("not installed", "not in the record")

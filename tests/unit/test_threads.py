@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -99,6 +100,30 @@ def test_a_run_chooses_and_learns_by_one_thread(monkeypatch: pytest.MonkeyPatch)
         assert counts() == {2}
     assert seen
     assert all(number == {1} for number in seen)
+
+
+class Watched(ma.RBF):
+    """A kernel that records the number of threads of every call."""
+
+    seen: ClassVar[list[set[int]]] = []
+
+    def matrix(self, X: Any, Y: Any) -> Any:
+        self.seen.append(counts())
+        return super().matrix(X, Y)
+
+
+def test_a_contextual_bandit_uses_one_thread() -> None:
+    """Its matrices are small, and it is called thousands of times a second."""
+    rng = np.random.default_rng(0)
+    bandit = ma.ContextualBandit(ma.BKB(kernel=Watched(0.5), noise_std=0.1, width=2.0))
+    bandit.tell(rows=rng.random((5, 2)), rewards=np.zeros(5))
+    for _ in range(5):
+        bandit.tell(bandit.ask(rng.random((4, 2))), 1.0)
+        bandit.forget(bandit.ask(rng.random((4, 2))))
+        bandit.predict(rng.random((3, 2)))
+        assert counts() == {2}
+    assert Watched.seen
+    assert all(number == {1} for number in Watched.seen)
 
 
 def test_what_has_the_size_of_the_sketch_takes_one_thread_on_a_large_pool_too(

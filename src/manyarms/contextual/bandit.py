@@ -23,6 +23,7 @@ from manyarms.policies import SOFUL, Policy
 from manyarms.posterior.sparse_gp import SMALLEST_RIDGE
 from manyarms.run.tickets import as_tickets
 from manyarms.support.frozen import changed
+from manyarms.support.threads import one_thread
 from manyarms.support.validation import Floats, count, finite_rewards, non_negative, positive
 
 
@@ -102,6 +103,10 @@ class ContextualBandit:
         rows: one row of features per candidate: those of the action, of the context, or both.
         context: features that all candidates of this round share; they are appended to every row.
         """
+        with one_thread():
+            return self._asked(rows, context)
+
+    def _asked(self, rows: Any, context: Any) -> Pick:
         state, like = self._state, None if self._state is None else self._state.open_picks.values.rows
         X = checked_round(rows, context, like)
         if state is None:
@@ -161,7 +166,8 @@ class ContextualBandit:
         self._ledger.check(named)
         if self._state is not None:
             left = self._ledger.open_rows(waiting=True, without=named)
-            self._state = with_open_rows(self._settings, self._state, self._needed(left))
+            with one_thread():
+                self._state = with_open_rows(self._settings, self._state, self._needed(left))
         for ticket in named:
             del self._ledger.pending[ticket]
 
@@ -170,7 +176,8 @@ class ContextualBandit:
         X = checked_round(rows, None, None if state is None else state.open_picks.values.rows)
         values, noise = finite_rewards(rewards, len(X)), _noise(noise_std, len(X))
         state = BanditState.initial(self._settings, X) if state is None else state
-        prior = self._values(state, X).prior
+        with one_thread():
+            prior = self._values(state, X).prior
         self._state = changed(state, prior_max=max(state.prior_max, float(prior.max())))
         self._ledger.add(X.copy(), state.rounds - 1, values.tolist(), noise.tolist())
 
@@ -229,9 +236,10 @@ class ContextualBandit:
         like = None if self._state is None else self._state.open_picks.values.rows
         X = checked_round(rows, context, like)
         state = BanditState.initial(self._settings, X) if self._state is None else self._state
-        if self._ledger.waiting:
-            state = renewed(self._settings, state, self._ledger.waiting, [])
-        values = self._values(state, X)
+        with one_thread():
+            if self._ledger.waiting:
+                state = renewed(self._settings, state, self._ledger.waiting, [])
+            values = self._values(state, X)
         return values.mean, np.sqrt(state.model.ridge * values.leverage)
 
     # ------------------------------------------------------------------ saving

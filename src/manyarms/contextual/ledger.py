@@ -39,13 +39,15 @@ class Ledger:
 
     def check(self, tickets: Sequence[int]) -> None:
         """Raise an error unless every ticket is pending and appears once."""
-        for place, ticket in enumerate(tickets):
+        seen: set[int] = set()
+        for ticket in tickets:
             if not 0 <= ticket < self.next_ticket:
                 raise UnknownTicketError(f"ticket {ticket} was never handed out")
             if ticket not in self.pending:
                 raise AlreadyToldError(f"ticket {ticket} already has a result, was forgotten or has expired")
-            if ticket in tickets[:place]:
+            if ticket in seen:
                 raise AlreadyToldError(f"ticket {ticket} appears twice")
+            seen.add(ticket)
 
     def answer(self, tickets: Sequence[int], rewards: Sequence[float], noise: Sequence[float]) -> None:
         """Record the results of pending tickets."""

@@ -26,6 +26,7 @@ from manyarms.support.random_streams import RandomStreams
 from manyarms.support.validation import Floats, Ints
 
 _BLOCK = 512
+MOST_AT_ONCE = 512  # results of one renewal: it compares all new rows with each other
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,19 @@ class GroupedResults:
 def renewed(
     settings: Settings, state: BanditState, waiting: Sequence[Told], still_open: Sequence[Any]
 ) -> BanditState:
-    """The state with these results used; `still_open` are the rows of the picks that have no result yet."""
+    """The state with these results used; `still_open` are the rows of the picks that have no result yet.
+
+    Many results, such as a log, are used in several renewals, so that memory does not grow with their square.
+    """
+    if len(waiting) > MOST_AT_ONCE:
+        waiting = sorted(waiting, key=lambda one: one.order)
+    for start in range(0, len(waiting), MOST_AT_ONCE):
+        state = _renewed_once(settings, state, waiting[start : start + MOST_AT_ONCE])
+    return _with_open(settings, state, still_open)
+
+
+def _renewed_once(settings: Settings, state: BanditState, waiting: Sequence[Told]) -> BanditState:
+    """One renewal, with no picks that have no result yet."""
     model, window = state.model, state.window
     elapsed = state.rounds - state.discounted_at
     fade = settings.forgetting**elapsed
@@ -64,21 +77,17 @@ def renewed(
     model = model.conditioned(values, results.weights, results.sums)
     if settings.window is not None:
         model, window = _slid(model, window, values, results, settings.window)
-    return _with_open(
-        settings,
-        changed(
-            state,
-            model=model,
-            window=window,
-            last=None,
-            discounted_at=state.rounds,
-            norm_bound=_norm_bound(settings, state, before, results),
-            triple_log_sum=fade * state.triple_log_sum + float(np.log1p(3 * leverage).sum()),
-            log_sum=fade * state.log_sum + (float(np.log1p(leverage).sum()) if state.pulls else 0.0),
-            pulls=state.pulls + len(waiting),
-            renewals=state.renewals + 1,
-        ),
-        still_open,
+    return changed(
+        state,
+        model=model,
+        window=window,
+        last=None,
+        discounted_at=state.rounds,
+        norm_bound=_norm_bound(settings, state, before, results),
+        triple_log_sum=fade * state.triple_log_sum + float(np.log1p(3 * leverage).sum()),
+        log_sum=fade * state.log_sum + (float(np.log1p(leverage).sum()) if state.pulls else 0.0),
+        pulls=state.pulls + len(waiting),
+        renewals=state.renewals + 1,
     )
 
 

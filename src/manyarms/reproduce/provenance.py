@@ -16,10 +16,10 @@ LIBRARIES = ("numpy", "scipy", "scikit-learn", "matplotlib")
 
 def provenance() -> dict[str, Any]:
     """Commit, versions and machine as plain data for a manifest."""
-    commit = _git("rev-parse", "HEAD")
+    commit = git("rev-parse", "HEAD")
     return {
         "commit": commit,
-        "uncommitted_changes": None if commit is None else bool(_git("status", "--porcelain")),
+        "uncommitted_changes": None if commit is None else bool(git("status", "--porcelain")),
         "versions": {
             "python": platform.python_version(),
             "manyarms": manyarms.__version__,
@@ -33,7 +33,7 @@ def provenance() -> dict[str, Any]:
     }
 
 
-def _git(*arguments: str) -> str | None:
+def git(*arguments: str) -> str | None:
     """The output of a git command in the checkout of this package; None outside a checkout."""
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():

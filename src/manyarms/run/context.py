@@ -13,7 +13,7 @@ from manyarms.engines.local import DEFAULT
 from manyarms.errors import InvalidParameterError, UnsuitableKernelError
 from manyarms.learning import Prepared, prepare
 from manyarms.learning.prepared_pool import takes
-from manyarms.policies import Policy, default_policy
+from manyarms.policies import BPE, Policy, default_policy
 from manyarms.pool.pool import Pool
 from manyarms.posterior.storage import AUTO, automatic_storage
 from manyarms.run.eligibility import repeats_setting
@@ -77,7 +77,7 @@ class RunContext:
             pool=pool,
             policy=policy if learned else policy.on(pool),
             seed=RandomStreams(seed).seed,
-            budget=None if budget is None else count("budget", budget),
+            budget=checked_budget(policy, budget),
             repeats=repeats_setting(repeats),
             max_failures=None if max_failures is None else count("max_failures", max_failures),
             storage=storage,
@@ -144,6 +144,17 @@ class RunContext:
     def prepared_again(self, pool: Pool) -> RunContext:
         """The context on a pool whose features are prepared again from scratch."""
         return replace(self, pool=pool, prepared=_prepared(pool, self.policy, None))
+
+
+def checked_budget(policy: Policy, budget: int | None) -> int | None:
+    """The budget of a run of this policy; BPE, which plans its batches for a horizon, cannot go beyond it."""
+    if budget is None:
+        return None
+    budget = count("budget", budget)
+    if isinstance(policy, BPE) and budget > policy.horizon:
+        rule = f"at most {policy.horizon}, the horizon that BPE plans its batches for"
+        raise InvalidParameterError("budget", budget, rule)
+    return budget
 
 
 def _engine(engine: Engine | None) -> Engine:

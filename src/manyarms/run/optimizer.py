@@ -32,7 +32,7 @@ from manyarms.run import asking, telling
 from manyarms.run.advice import Advice
 from manyarms.run.batch_structure import BatchStructure
 from manyarms.run.best import Best
-from manyarms.run.context import RunContext
+from manyarms.run.context import RunContext, checked_budget
 from manyarms.run.domains import Domain, OnDomains
 from manyarms.run.feedback import with_feedback, with_oversampling
 from manyarms.run.frames import Frames
@@ -42,7 +42,7 @@ from manyarms.run.state import RunState
 from manyarms.run.tickets import as_tickets
 from manyarms.run.trace import Batch, BatchRecord
 from manyarms.support.threads import threads_for
-from manyarms.support.validation import Floats, Ints, count, probability
+from manyarms.support.validation import Floats, Ints, probability
 
 if TYPE_CHECKING:
     from manyarms.run.certificate import Certificate
@@ -222,7 +222,7 @@ class Optimizer(OnDomains, Frames, Advice):
 
     @budget.setter
     def budget(self, budget: int | None) -> None:
-        self._context = replace(self._context, budget=None if budget is None else count("budget", budget))
+        self._context = replace(self._context, budget=checked_budget(self._context.policy, budget))
 
     @property
     def repeats(self) -> str | int:
