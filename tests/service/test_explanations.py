@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,11 @@ def told(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def to_twelve_digits(plain: object) -> object:
+    """The same with rounded numbers: sums over more candidates at once may end in other last digits."""
+    return json.loads(json.dumps(plain), parse_float=lambda text: round(float(text), 12))
+
+
 def test_over_http_the_explanations_are_those_of_the_database(told: Path) -> None:
     with ma.Campaign(told / "screen.db") as local:
         expected = local.explain(["arm 3", "arm 7"])
@@ -29,7 +35,8 @@ def test_over_http_the_explanations_are_those_of_the_database(told: Path) -> Non
         url = f"{client.base_url}/screen".replace("//screen", "/screen")
         with ma.connect(url) as remote:
             assert remote.explain(["arm 3", "arm 7"]) == expected
-            assert remote.explain([f"arm {i}" for i in range(60)])[3] == expected[0]
+            among_others = remote.explain([f"arm {i}" for i in range(60)])[3]
+            assert to_twelve_digits(among_others) == to_twelve_digits(expected[0])
             batch = remote.ask(2, explain=True)
             assert all(text.count("arm ") == 3 for text in batch["nearest_measured"])
             with pytest.raises(errors.UnknownArmError):
