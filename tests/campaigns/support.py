@@ -103,8 +103,8 @@ def cli(*arguments: object, text: str | None = None) -> Done:
 def command(*arguments: object, cwd: Path | None = None, text: str | None = None, **more: Any) -> Done:
     """The command as a real process, which may keep compiled modules like any installed program.
 
-    Not where `preexec_fn` limits what it can write: Python does not notice that a compiled module was cut off, and
-    every later import of it fails.
+    Not where `preexec_fn` limits what it can write: Python does not notice that a compiled module was cut
+    off, and every later import of it fails.
     """
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     if "preexec_fn" in more:
