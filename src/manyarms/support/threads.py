@@ -52,8 +52,8 @@ class _Limit:
 def _set(library: Any, n: int) -> None:
     """Set the number of threads of a library.
 
-    From version 3.8 on, threadpoolctl lets only one Python thread set it for OpenBLAS, the first that does, and
-    ignores the others without an error. So the right is taken here, and given up again.
+    From version 3.8 on, threadpoolctl lets only one Python thread set it for OpenBLAS, the first that does,
+    and ignores the others without an error. So the right is taken here, and given up again.
     """
     control = getattr(library, "clear_controlling_thread", None)
     if control is None:
