@@ -30,5 +30,6 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented_params"
 autodoc_preserve_defaults = True
+autodoc_type_aliases = {"ArrayLike": "ArrayLike"}  # not the union that numpy defines it as
 autodoc_mock_imports = ["altair", "distributed", "httpx", "joblib", "kernel_tuner", "optuna", "sklearn"]
 linkcheck_ignore = [r"https?://"]  # links between pages are checked; other sites are not asked

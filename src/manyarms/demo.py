@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -152,7 +153,19 @@ def summarise(folder: Path, truth: Floats, seconds: float) -> None:
     print(f"recommended       {first.id}: true yield {truth[chosen]:.1f} %, rank {rank} of {N_ARMS:,}")
     print(f"seconds           {seconds:.1f}")
     print(f"report            {folder / 'report.html'}")
-    print("live page         manyarms demo --serve")
+    print(f"live page         {page_command(folder)}")
+
+
+def page_command(folder: Path) -> str:
+    """The command that opens the live page, as it can be typed here: `make demo` activates no environment."""
+    beside = Path(sys.executable).with_name("manyarms")
+    found = shutil.which("manyarms")
+    words = ["manyarms"]
+    if beside.is_file() and (found is None or not beside.samefile(found)):
+        here = Path.cwd()
+        words = [str(beside.relative_to(here) if beside.is_relative_to(here) else beside)]
+    words += ["demo", "--serve", *([] if folder == FOLDER else ["--folder", str(folder)])]
+    return shlex.join(words)
 
 
 if __name__ == "__main__":

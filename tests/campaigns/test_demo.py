@@ -32,6 +32,23 @@ def test_no_command_says_anything_about_the_model() -> None:
         assert not any(option in step for step in (*demo.BEFORE, *demo.AFTER))
 
 
+def test_the_last_line_can_be_typed_without_an_environment_that_is_activated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = tmp_path / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    for name in ("python", "manyarms"):
+        (programs / name).write_text("#!/bin/sh\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "executable", str(programs / "python"))
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert demo.page_command(demo.FOLDER) == ".venv/bin/manyarms demo --serve"
+    monkeypatch.setenv("PATH", str(programs))
+    assert demo.page_command(demo.FOLDER) == "manyarms demo --serve"
+    assert demo.page_command(Path("my demo")) == "manyarms demo --serve --folder 'my demo'"
+
+
 @pytest.mark.slow
 def test_the_demonstration_finds_most_of_the_best_and_its_page_opens(tmp_path: Path) -> None:
     done = subprocess.run(COMMAND, cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 
 import numpy as np
@@ -98,6 +99,31 @@ def test_learning_again_is_due_when_results_have_doubled_and_looking_stores_noth
         assert not any("learned again at the next ask" in line for _, line in status_lines(status(campaign)))
         campaign.ask(6)
         assert status(campaign)["model"]["results"] == 24
+
+
+def test_before_any_result_no_prediction_is_shown(tmp_path):
+    """The model knows no units then; a mean of 0 and a deviation of 1 would be read as predictions."""
+    write_pool(tmp_path)
+    with learned(tmp_path):
+        pass
+    for number, shown in ((1, False), (2, True)):
+        batch = tmp_path / f"batch{number}.csv"
+        assert cli("ask", tmp_path / "c.db", "-n", 6, "--out", batch).code == 0
+        with open(batch, newline="", encoding="utf-8") as stream:
+            rows = list(csv.DictReader(stream))
+        assert len(rows) == 6
+        for row in rows:
+            assert bool(row["predicted_mean"]) == bool(row["predicted_sd"]) == shown
+            row["value"] = str(int(row["name"].split()[1]) % 7)
+        with open(batch, "w", newline="", encoding="utf-8") as stream:
+            writer = csv.DictWriter(stream, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+        assert cli("tell", tmp_path / "c.db", batch).code == 0
+    with ma.Campaign(tmp_path / "c.db") as campaign:
+        told = campaign.history()
+    assert [each is None for each in told["predicted"]] == [True] * 6 + [False] * 6
+    assert [each is None for each in told["predicted_std"]] == [True] * 6 + [False] * 6
 
 
 def test_status_names_the_columns_by_their_influence(tmp_path):

@@ -228,7 +228,13 @@ def test_a_sampler_can_be_pickled_in_the_middle_of_a_study() -> None:
     assert len({tuple(trial.params.values()) for trial in found.trials}) == 20
 
 
-@pytest.mark.parametrize(("setting", "bad"), [("pool_size", 0), ("seed", -1), ("pool_size", 1.5)])
+@pytest.mark.parametrize(
+    ("setting", "bad"),
+    [
+        ("pool_size", 0), ("seed", -1), ("pool_size", 1.5), ("policy", "bbkb"), ("search_space", {"a": 1}),
+        ("search_space", ["a"]), ("constraints_func", 3),
+    ],
+)  # fmt: skip
 def test_what_is_refused(setting: str, bad: object) -> None:
     with pytest.raises(ma.errors.InvalidParameterError, match=setting):
         ManyArmsSampler(**{setting: bad})

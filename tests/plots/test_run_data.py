@@ -154,6 +154,15 @@ def test_numbers_are_written_for_readers(value: float | None, text: str) -> None
 
 
 @pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [(5.1224e-4, 2, "5.1×10⁻⁴"), (0.003, 2, "0.0030"), (12.4, 2, "12"), (9.96, 2, "10"), (9.94, 2, "9.9"),
+     (3e-4, 1, "3×10⁻⁴"), (0.03, 1, "0.03"), (14.2, 1, "14"), (-250.0, 2, "−250")],
+)  # fmt: skip
+def test_numbers_with_fewer_digits(value: float, digits: int, text: str) -> None:
+    assert number(value, digits) == text
+
+
+@pytest.mark.parametrize(
     "values",
     [
         [0, 1],

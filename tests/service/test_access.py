@@ -254,6 +254,9 @@ def test_tokens_are_made_listed_and_revoked_by_the_command(folder: Path) -> None
     assert cli("token", "list", folder, "--json").json["tokens"][0]["state"] == "revoked"
     assert cli("token", "revoke", folder, "0" * 12).code == 3
     assert cli("token", "new", folder, "--name", "robot", "--scope", "write").code == 3
+    early = cli("token", "new", folder, "--name", "robot", "--campaign", "scren")
+    assert (early.code, "does not exist yet" in early.err, "'scren'" in early.err) == (0, True, True)
+    assert early.out.startswith("ma_")
     assert cli("token", "new", folder, "--name", " ").code == 3
     assert cli("token", "list", folder / "nowhere").code == 4
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -111,7 +112,14 @@ def test_a_service_that_does_not_answer_is_named() -> None:
 def test_addresses() -> None:
     assert split_url("https://host/screen") == ("https://host", "screen")
     assert split_url("https://host:81/a/campaigns/screen%207/") == ("https://host:81/a", "screen 7")
-    for wrong in ("https://host", "https://host/", "https:///x", "https://u:p@host/x", "https://host/x?y=1"):
+    for wrong in (
+        "https://host",
+        "https://host/",
+        "https:///x",
+        "https://u:p@host/x",
+        "https://host/x?y=1",
+        "ftp://host/x",
+    ):
         with pytest.raises(errors.InvalidParameterError):
             split_url(wrong)
     connection = Connection("https://host/a b")
@@ -182,6 +190,8 @@ def test_a_campaign_is_created_and_grows_over_http(
     made = cli("new", fresh, "--pool", table, "--id", "name", "--budget", 5, "--minimize", "--json").json
     assert (made["goal"], made["budget"], made["pool"]["candidates"]) == ("minimise", 5, 30)
     assert {each["name"] for each in made["columns"]} == {"name", "x1", "x2", "remark"}
+    shown = cli("new", url.replace("/screen", "/third"), "--pool", table, "--id", "name").out
+    assert re.search(r"x1 +number +0", shown), "as for a file: what every column is used as"
     again = cli("new", fresh, "--pool", table)
     assert (again.code, "already" in again.err) == (4, True)
     more = elsewhere / "more.csv"

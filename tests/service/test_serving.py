@@ -10,6 +10,7 @@ import pytest
 from manyarms import errors
 from manyarms.service.server import Listening, check_listening
 from tests.campaigns.support import cli
+from tests.federation.certificates import write_certificates
 from tests.service.support import campaign_in, new_token, running
 
 
@@ -52,7 +53,29 @@ def test_behind_a_proxy_a_token_is_needed_too(tmp_path: Path) -> None:
 def test_a_missing_folder_and_a_taken_port_are_explained(tmp_path: Path) -> None:
     assert cli("serve", tmp_path / "nowhere").code == 4
     campaign_in(tmp_path)
+    file = cli("serve", tmp_path / "screen.db")
+    assert file.code == 4
+    assert f"the folder that holds it: {tmp_path}" in file.err
     with running(tmp_path) as service:
         taken = cli("serve", tmp_path, "--port", service.port)
         assert taken.code == 3
         assert "cannot listen" in taken.err
+
+
+@pytest.mark.parametrize("wrong", ["--certificate", "--key", "--client-authority"])
+def test_certificates_that_cannot_be_used_are_refused_before_anything_is_announced(
+    tmp_path: Path, wrong: str
+) -> None:
+    campaign_in(tmp_path)
+    new_token(tmp_path)
+    write_certificates(tmp_path)
+    names = {"--certificate": "server.pem", "--key": "server.key", "--client-authority": "ca.pem"}
+    files = {option: tmp_path / name for option, name in names.items()}
+    files[wrong] = tmp_path / "plate.csv"
+    files[wrong].write_text("ticket,value\n")
+    done = cli("serve", tmp_path, "--port", "0", *(each for pair in files.items() for each in pair))
+    assert done.code == 3
+    assert "plate.csv" in done.err
+    assert "PEM" in done.err
+    assert "standard output" not in done.err
+    assert done.out == ""

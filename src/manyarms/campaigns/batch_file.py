@@ -17,7 +17,7 @@ _RESERVED = ("ticket", "predicted_mean", "predicted_sd", "reason", "value")
 
 
 def batch_lines(issued: Sequence[Issued], id_column: str) -> list[dict[str, Any]]:
-    """Ticket, id, the user's own columns, the prediction, and an empty value.
+    """Ticket, id, the user's own columns, the prediction if there is one, and an empty value.
 
     If one of the user's columns has a reserved name, it is called `pool.NAME` here, so that the completed
     file can be imported without changes. Explanations take two columns of text, if there are any.
@@ -29,8 +29,8 @@ def batch_lines(issued: Sequence[Issued], id_column: str) -> list[dict[str, Any]
             "ticket": line.code,
             id_column: line.id,
             **{f"pool.{name}" if name in taken else name: cell for name, cell in line.columns.items()},
-            "predicted_mean": line.predicted,
-            "predicted_sd": line.predicted_std,
+            "predicted_mean": line.predicted if line.predicts else None,
+            "predicted_sd": line.predicted_std if line.predicts else None,
             "reason": line.reason,
             **(_explained(line) if explained else {}),
             "value": "",

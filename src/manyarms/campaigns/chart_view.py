@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import cache
 from typing import Any
 
@@ -49,18 +49,9 @@ def present_best(run: Optimizer, units: Units) -> tuple[float, float, float]:
 
 
 def measurements(campaign: Campaign) -> list[Measurement]:
-    """Every recorded result.
-
-    Predictions that a learned model made before there was any result are left out, because they are not in
-    the user's units.
-    """
-    results = history(campaign)
-    if campaign.settings.learned:
-        results = [
-            each if each.predicted_lower is not None else replace(each, predicted=None) for each in results
-        ]
+    """Every recorded result."""
     shared = [each.name for each in fields(Measurement)]
-    return [Measurement(**{name: getattr(each, name) for name in shared}) for each in results]
+    return [Measurement(**{name: getattr(each, name) for name in shared}) for each in history(campaign)]
 
 
 def batch_lines(campaign: Campaign) -> list[BatchLine]:

@@ -31,6 +31,11 @@ class Issued:
     code: str = field(default="", compare=False)  # the name of the ticket in files, such as 7-k3f5m
     explanation: Mapping[str, Any] | None = field(default=None, compare=False)  # if it was asked for
 
+    @property
+    def predicts(self) -> bool:
+        """Whether the prediction is in the user's units, which a model that knows no result cannot know."""
+        return self.lower is not None
+
 
 Deliver = Callable[[list[Issued]], None]
 

@@ -335,8 +335,8 @@ def _text(cell: Any) -> str:
 
 
 def _typed(name: str, cell: Any, numeric: set[str]) -> Any:
-    """A cell of a batch: a number in a numeric column, and NaN for `value`, which is to be filled in."""
-    if name == "value":
+    """A cell of a batch: a number in a numeric column, NaN for what is not known yet, such as `value`."""
+    if name == "value" or cell is None:
         return math.nan
     return _number(cell) if name in numeric or name.removeprefix("pool.") in numeric else cell
 

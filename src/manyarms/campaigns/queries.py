@@ -64,7 +64,11 @@ class CorrectionRow:
 
 
 def history(campaign: Campaign) -> list[HistoryRow]:
-    """Every recorded result, in the order of recording."""
+    """Every recorded result, in the order of recording.
+
+    Predictions that a learned model made before there was any result are left out, because they are not in
+    the user's units.
+    """
     same_arm = (ARMS.c.campaign == RESULTS.c.campaign) & (ARMS.c.arm == RESULTS.c.arm)
     wanted = (
         select(
@@ -79,6 +83,9 @@ def history(campaign: Campaign) -> list[HistoryRow]:
     with campaign.store.reading() as connection:
         identity = campaign.store.identity(connection)
         rows = [dict(row) for row in connection.execute(wanted).mappings()]
+    for row in rows:
+        if campaign.settings.learned and row["predicted_lower"] is None:
+            row["predicted"] = row["predicted_std"] = None
     return [
         HistoryRow(number, code=_code(identity, row.pop("nonce"), row["ticket"]), **row)
         for number, row in enumerate(rows, start=1)

@@ -14,6 +14,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def counted_in_full(count: int, noun: str) -> str:
+    """The same with commas between thousands, as on the pages: 20,000 candidates."""
+    return counted(count, noun).replace(str(count), f"{count:,}", 1)
+
+
 def one_line(text: str) -> str:
     """The text on one line, with every character that is not printable written as an escape sequence."""
     return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in text)

@@ -6,6 +6,7 @@ import csv
 import json
 import shlex
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 from manyarms.campaigns.campaign import Campaign
@@ -128,6 +129,8 @@ def _create(campaign: str, request: Request, as_json: bool) -> None:
         if as_json:
             print_json(found)
         else:
+            uses = [[each["name"], each["role"], each["note"]] for each in found["columns"]]
+            _print_uses(f"Table {Path(request.pool).name}:", uses)
             _print_summary(campaign, found)
         return
     show = None if as_json else print_columns
@@ -147,10 +150,16 @@ def print_columns(source: Source) -> None:
     if not source.columns:
         return
     form = "" if source.form is None or is_workbook(source.path) else f", {source.form}"
-    say(f"Table {source.path.name}{form}:")
-    rows = [[column.name, column.role, column.note] for column in source.columns[:_SHOWN]]
-    print_table(["column", "used as", "what was found"], rows)
-    rest = Counter(column.role for column in source.columns[_SHOWN:])
+    rows = [[column.name, column.role, column.note] for column in source.columns]
+    _print_uses(f"Table {source.path.name}{form}:", rows)
+
+
+def _print_uses(title: str, columns: list[list[str]]) -> None:
+    if not columns:
+        return
+    say(title)
+    print_table(["column", "used as", "what was found"], columns[:_SHOWN])
+    rest = Counter(role for _, role, _ in columns[_SHOWN:])
     if rest:
         say("Further columns: " + ", ".join(f"{number} used as {role}" for role, number in rest.items()))
 

@@ -64,7 +64,7 @@ Bits = Annotated[
 ]  # fmt: skip
 Delimiter = Annotated[
     str | None,
-    _option("--delimiter", panel=_TABLE, help="Sign between the cells of a text table; 'tab' for tabs.",
+    _option("--delimiter", panel=_TABLE, help="Character between the cells of a text table; 'tab' for tabs.",
             default="found"),
 ]  # fmt: skip
 Encoding = Annotated[
@@ -73,7 +73,7 @@ Encoding = Annotated[
 ]
 Decimal = Annotated[
     str | None,
-    _option("--decimal", panel=_TABLE, help="Decimal sign of a text table: a point or a comma.",
+    _option("--decimal", panel=_TABLE, help="Decimal separator of a text table: a point or a comma.",
             default="found"),
 ]  # fmt: skip
 Sheet = Annotated[

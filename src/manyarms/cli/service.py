@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
-from manyarms.campaigns.text import counted
+from manyarms.campaigns.text import counted, one_line
 from manyarms.cli.output import JsonOption, guarded, print_json, print_table, say
-from manyarms.errors import MissingExtraError
+from manyarms.errors import MissingExtraError, shown
 
 PlaceArgument = Annotated[
     str,
@@ -113,8 +113,12 @@ def token_new(
 
     scopes = {each.strip() for each in scope.split(",")}
     until = None if days is None else time.time() + days * 86_400
-    with contextlib.closing(served_place(place).tokens()) as tokens:
+    found = served_place(place)
+    with contextlib.closing(found.tokens()) as tokens:
         token, text = tokens.make(name, campaign, scopes, until)
+    if campaign != "*" and campaign not in found.names():
+        warning = f"the token is for a campaign {shown(campaign)}, which does not exist yet in {found}"
+        print(f"manyarms: warning: {one_line(warning)}", file=sys.stderr)
     if as_json:
         print_json({"id": token.id, "token": text, "scopes": sorted(token.scopes), "campaign": campaign})
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -17,6 +17,7 @@ from optuna.storages import BaseStorage
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from manyarms.errors import InvalidParameterError
 from manyarms.optuna.study_run import PROPOSAL_KEY, StudyRun, note
 from manyarms.policies import Policy
 from manyarms.support.validation import count
@@ -67,6 +68,7 @@ class ManyArmsSampler(BaseSampler):
         constraints_func: Callable[[FrozenTrial], Sequence[float]] | None = None,
         independent_sampler: BaseSampler | None = None,
     ) -> None:
+        _check_given(policy, search_space, constraints_func)
         self._seed = _random_seed() if seed is None else count("seed", seed, minimum=0)
         self._pool_size = count("pool_size", pool_size)
         self._policy = policy
@@ -153,6 +155,18 @@ class ManyArmsSampler(BaseSampler):
                 minimize=study.direction == StudyDirection.MINIMIZE,
             )
         return runs[key]
+
+
+def _check_given(policy: object, search_space: object, constraints_func: object) -> None:
+    """Refuse here what would otherwise end a study in its second trial."""
+    if not isinstance(policy, Policy | None):
+        raise InvalidParameterError("policy", policy, "a policy such as manyarms.BBKB()")
+    distributions = search_space.values() if isinstance(search_space, Mapping) else ()
+    known = all(isinstance(each, BaseDistribution) for each in distributions)
+    if search_space is not None and not (isinstance(search_space, Mapping) and known):
+        raise InvalidParameterError("search_space", search_space, "a dictionary of Optuna's distributions")
+    if constraints_func is not None and not callable(constraints_func):
+        raise InvalidParameterError("constraints_func", constraints_func, "a function of a finished trial")
 
 
 def _random_seed() -> int:

@@ -14,17 +14,18 @@ NARROWEST = 1e-7  # smallest range relative to the magnitude; less would need un
 LARGEST, SMALLEST = 1e300, 1e-280  # ends of an axis, and its length, that a browser can still divide
 
 
-def number(value: float | None) -> str:
-    """An integer in full, or four significant digits, in scientific notation if very large or small."""
+def number(value: float | None, digits: int = 4) -> str:
+    """An integer in full, or `digits` significant digits, in scientific notation if very large or small."""
     if value is None or not math.isfinite(value):
         return "–"
     if isinstance(value, int) or value == 0:
         text = f"{value:,.0f}"
     elif not 1e-3 <= abs(value) < 1e7:
-        mantissa, exponent = f"{value:.3e}".split("e")
+        mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
         text = f"{mantissa}×10{str(int(exponent)).translate(SUPERSCRIPTS)}"
     else:
-        text = f"{value:,.0f}" if abs(value) >= 999.95 else f"{value:#.4g}"
+        whole = abs(value) >= 10 ** (digits - 1) - 0.05
+        text = f"{value:,.0f}" if whole else f"{value:#.{digits}g}"
     return text.replace("-", "−")
 
 

@@ -58,6 +58,8 @@ class Folder(Place):
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        if path.is_file():
+            raise DatabaseError(f"{path}: not a folder; name the folder that holds it: {path.parent}")
         if not path.is_dir():
             raise DatabaseError(f"{path}: there is no such folder")
 

@@ -73,6 +73,32 @@ def check_listening(where: Listening, has_tokens: bool) -> None:
         )
 
 
+def check_certificates(where: Listening) -> None:
+    """Refuse certificates that TLS cannot use, before anything is listened at or announced."""
+    if where.certificate is None:
+        return
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(where.certificate, where.key, password=_no_password)
+    except (OSError, ValueError) as problem:  # ssl.SSLError is an OSError
+        raise UnsafeAddressError(
+            f"{where.certificate} and {where.key} are not a certificate in PEM format and its key without a "
+            f"password ({problem})"
+        ) from None
+    if where.client_authority is None:
+        return
+    try:
+        context.load_verify_locations(where.client_authority)
+    except (OSError, ValueError) as problem:
+        raise UnsafeAddressError(
+            f"{where.client_authority} holds no certificate in PEM format ({problem})"
+        ) from None
+
+
+def _no_password() -> str:
+    raise ValueError("the key has a password")
+
+
 class _Server(uvicorn.Server):
     """Ends the event streams first, which would otherwise hold up the end."""
 
@@ -96,6 +122,7 @@ def serve(
     limits = limits or Limits()
     with contextlib.closing(place.tokens()) as tokens:
         check_listening(where, tokens.exist())
+    check_certificates(where)
     hosts = {*LOOPBACK_NAMES, where.host, *where.names} if where.is_local else {where.host, *where.names}
     if where.host in ("0.0.0.0", "::"):
         hosts |= {*LOOPBACK_NAMES, socket.gethostname(), socket.getfqdn()}

@@ -16,31 +16,67 @@ from typing import Any
 
 LARGE_POOL = 100_000  # from this many arms a pass over the pool may use all threads
 
-_LIMIT_SET = threading.Lock()  # held by the caller that set the number of threads and will restore it
+
+class _Limit:
+    """The limit of one thread, set while at least one Python thread is inside `one_thread`.
+
+    The number of threads belongs to the process: the first one inside sets it, and the last one to leave
+    restores it, so that nobody's linear algebra is split differently half-way through, which would change
+    its last bits.
+    """
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._inside = 0
+        self._before: list[tuple[Any, int]] = []  # the libraries with several threads, and how many they had
+
+    def enter(self) -> None:
+        """One more is inside."""
+        with self._guard:
+            if not self._inside:
+                self._before = [(each, n) for each in _libraries() if (n := each.get_num_threads()) != 1]
+                for library, _ in self._before:
+                    _set(library, 1)
+            self._inside += 1
+
+    def leave(self) -> None:
+        """One has left."""
+        with self._guard:
+            self._inside -= 1
+            if not self._inside:
+                for library, n in self._before:
+                    _set(library, n)
+                self._before = []
+
+
+def _set(library: Any, n: int) -> None:
+    """Set the number of threads of a library.
+
+    From version 3.8 on, threadpoolctl lets only one Python thread set it for OpenBLAS, the first that does,
+    and ignores the others without an error. So the right is taken here, and given up again.
+    """
+    control = getattr(library, "clear_controlling_thread", None)
+    if control is None:
+        library.set_num_threads(n)
+        return
+    control(force=True)
+    try:
+        library.set_num_threads(n)
+    finally:
+        control()
+
+
+_LIMIT = _Limit()
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Run linear algebra in one thread inside this block; blocks may be nested.
-
-    The number of threads belongs to the process. When several Python threads are inside such blocks, the
-    first one sets it and restores it on leaving: if each restored the number it had found, the last one
-    would leave the limit at one for good.
-    """
-    if not _LIMIT_SET.acquire(blocking=False):
-        yield
-        return
+    """Run linear algebra in one thread inside this block; blocks may be nested, also on other threads."""
+    _LIMIT.enter()
     try:
-        several = [(library, n) for library in _libraries() if (n := library.get_num_threads()) != 1]
-        try:
-            for library, _ in several:
-                library.set_num_threads(1)
-            yield
-        finally:
-            for library, n in several:
-                library.set_num_threads(n)
+        yield
     finally:
-        _LIMIT_SET.release()
+        _LIMIT.leave()
 
 
 def threads_for(n_arms: int) -> AbstractContextManager[None]:

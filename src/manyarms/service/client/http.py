@@ -34,7 +34,8 @@ def split_url(url: str) -> tuple[str, str]:
     parts = urlsplit(url)
     above, _, name = parts.path.rstrip("/").rpartition("/")
     above = above.removesuffix("/campaigns")
-    if not parts.hostname or not name or parts.query or parts.fragment or parts.username is not None:
+    web = parts.scheme in ("http", "https")
+    if not (web and parts.hostname and name) or parts.query or parts.fragment or parts.username is not None:
         raise InvalidParameterError("the address", url, "of the form https://host/campaign")
     return f"{parts.scheme}://{parts.netloc}{above}", unquote(name)
 

@@ -141,7 +141,11 @@ def stopping(certificate: dict[str, Any] | None, expected: dict[str, Any] | None
         "confidence": None if certificate is None else f"{certificate['confidence']:.4g}",
         "proved": certificate is not None and certificate["kind"] == CERTIFICATE,
         "gains": [
-            {"n": each["measurements"], "gain": number(each["gain"]), "error": f"{each['std_error']:.1g}"}
+            {
+                "n": each["measurements"],
+                "gain": number(each["gain"], 2),
+                "error": number(each["std_error"], 1),
+            }
             for each in gains
         ],
     }

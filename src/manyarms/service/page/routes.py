@@ -18,6 +18,7 @@ from markupsafe import Markup
 
 from manyarms.campaigns.report.markup import FORBIDDEN, shortened
 from manyarms.campaigns.status import status
+from manyarms.campaigns.text import counted_in_full
 from manyarms.errors import ManyarmsError, NotAllowedError, NotAuthenticatedError, UnknownOperationError
 from manyarms.plots.numbers import number
 from manyarms.plots.web import SCRIPTS, THEMES, as_json, script
@@ -47,6 +48,7 @@ _environment = Environment(
     loader=PackageLoader("manyarms.service.page"), autoescape=True, trim_blocks=True, lstrip_blocks=True
 )
 _environment.filters["figure"] = number
+_environment.filters["counted"] = counted_in_full
 _environment.filters["ago"] = lambda age: age if age == "now" else f"{age} ago"
 _environment.filters["short"] = lambda text: shortened(FORBIDDEN.sub("\ufffd", str(text)), 60)
 
