@@ -69,7 +69,7 @@ class Border:
     def extend(self, old: Weights, ridge: float) -> Weights:
         """V⁻¹ and w after the columns were appended."""
         vector = np.concatenate([old.vector - self.H @ self.weights, self.weights])
-        growth = -2.0 * np.log(np.diag(self.inverse_schur)).sum() - len(self.weights) * np.log(ridge)
+        growth = -2.0 * np.log(self.inverse_schur.diagonal()).sum() - len(self.weights) * np.log(ridge)
         return Weights(
             old.precision.bordered(self.H, self.inverse_schur), vector, old.log_det + float(growth)
         )
@@ -93,6 +93,6 @@ class Pulls:
 
     def apply(self, old: Weights, counts: Floats) -> Weights:
         """V⁻¹ and w after the pulls; det V is multiplied by det(I + N Z V⁻¹ Zᵀ)."""
-        growth = np.log(counts).sum() - 2.0 * np.log(np.diag(self.inverse_factor)).sum()
+        growth = np.log(counts).sum() - 2.0 * np.log(self.inverse_factor.diagonal()).sum()
         precision = old.precision.pulled(self.G, self.inverse_factor)
         return Weights(precision, old.vector + self.G @ self.gain, old.log_det + float(growth))
