@@ -87,7 +87,12 @@ class Pulls:
     def plan(cls, old: Weights, pulled: PulledArms) -> Pulls:
         """Plan the update by the pulls of this step, which `pulled` describes."""
         G = old.precision.apply(pulled.rows.T)
-        inverse_factor = inverse_lower(pulled.rows @ G + np.diag(1.0 / pulled.counts))
+        spread = pulled.rows @ G
+        if len(spread) == 1:  # the common case
+            spread += 1.0 / pulled.counts
+        else:
+            spread += np.diag(1.0 / pulled.counts)
+        inverse_factor = inverse_lower(spread)
         gain = inverse_factor.T @ (inverse_factor @ (pulled.sums / pulled.counts - pulled.rows @ old.vector))
         return cls(G, inverse_factor, gain)
 
