@@ -83,9 +83,11 @@ class GroupedNystrom:
             stop = first + size
             if first >= begin:
                 block = covariances(self.kernel, self.points[first:stop], X)
-                # A new array in row order: a kernel may have returned what it keeps.
-                own = self.factor[first:stop, :first] @ Z[:first] if first else np.zeros_like(block, order="C")
-                np.subtract(block, own, out=own)
+                if first:
+                    own = self.factor[first:stop, :first] @ Z[:first]
+                    np.subtract(block, own, out=own)
+                else:
+                    own = np.array(block, order="C")  # a kernel may have returned what it keeps
                 columns = forward_over(self.factor[first:stop, first:stop], own)
                 Z[first:stop] = columns.astype(self.storage)
             first = stop
