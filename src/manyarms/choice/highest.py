@@ -93,22 +93,21 @@ def _reduced_std(shard: Shard, version: Version, after: PullsSoFar) -> Floats:
 
 def peak_in(shard: Shard, version: Version, rule: BoundRule, may: OpenArms, tie: float) -> Peak:
     """The peak of one shard."""
-    bounds, scale = _open_bounds(shard, version, rule, may)
-    best = float(bounds.max())
-    return _first_reaching(shard, version, bounds, best - tie * scale, scale)
+    bounds, best, scale = _open_bounds(shard, version, rule, may)
+    return _first_reaching(shard, version, bounds, best, best - tie * scale, scale)
 
 
 def reaching_in(shard: Shard, version: Version, rule: BoundRule, may: OpenArms, threshold: float) -> Peak:
     """The first arm of one shard whose bound reaches the threshold."""
-    bounds, scale = _open_bounds(shard, version, rule, may)
-    return _first_reaching(shard, version, bounds, threshold, scale)
+    bounds, best, scale = _open_bounds(shard, version, rule, may)
+    return _first_reaching(shard, version, bounds, best, threshold, scale)
 
 
 def highest_in(
     shard: Shard, version: Version, rule: BoundRule, may: OpenArms, skip: Ints, most: int
 ) -> Highest:
     """The highest bounds of one shard; `skip` are arms of the pool that are left out."""
-    bounds, scale = _open_bounds(shard, version, rule, may)
+    bounds, _, scale = _open_bounds(shard, version, rule, may)
     bounds[shard.local(skip)] = _NOTHING
     places = _top(bounds, most + 1)
     places = places[np.lexsort((places, -bounds[places]))]
@@ -119,16 +118,20 @@ def highest_in(
     return Highest(places[:most] + shard.first, found[:most], beyond, scale)
 
 
-def _open_bounds(shard: Shard, version: Version, rule: BoundRule, may: OpenArms) -> tuple[Floats, float]:
-    """The bounds of a shard, −inf for arms that may not be chosen, and the largest absolute one of all."""
+def _open_bounds(
+    shard: Shard, version: Version, rule: BoundRule, may: OpenArms
+) -> tuple[Floats, float, float]:
+    """The bounds of a shard, −inf for arms that may not be chosen, the highest, and the largest in size."""
     bounds = rule.of(shard, version)
-    scale = max(float(bounds.max()), -float(bounds.min()), 1e-300)
-    if not may.all_open:
-        if may.by_default and may.mask is None:
-            bounds[may.exceptions] = _NOTHING
-        else:
-            bounds[~may.flags(len(bounds))] = _NOTHING
-    return bounds, scale
+    best = float(bounds.max())
+    scale = max(best, -float(bounds.min()), 1e-300)
+    if may.all_open:
+        return bounds, best, scale
+    if may.by_default and may.mask is None:
+        bounds[may.exceptions] = _NOTHING
+    else:
+        bounds[~may.flags(len(bounds))] = _NOTHING
+    return bounds, float(bounds.max()), scale
 
 
 def _top(bounds: Floats, most: int) -> Ints:
@@ -146,11 +149,12 @@ def _top(bounds: Floats, most: int) -> Ints:
     return found
 
 
-def _first_reaching(shard: Shard, version: Version, bounds: Floats, threshold: float, scale: float) -> Peak:
-    best = float(bounds.max())
+def _first_reaching(
+    shard: Shard, version: Version, bounds: Floats, best: float, threshold: float, scale: float
+) -> Peak:
     if best == _NOTHING or best < threshold:
         return Peak(_NOTHING, -1, 0.0, scale)
-    place = int(np.argmax(bounds >= threshold))
+    place = int((bounds >= threshold).argmax())
     reached, before = float(bounds[place]), float(bounds[:place].max(initial=_NOTHING))
     return Peak(best, shard.first + place, float(version.leverage[place]), scale, reached, before)
 

@@ -70,22 +70,28 @@ class GroupedNystrom:
         return self.completed(X, np.empty((len(X), 0)))
 
     def completed(self, X: Any, known: Floats) -> Floats:
-        """z(x) for every row of X, whose first columns are `known`: those of the first groups."""
-        Z = np.empty((len(X), self.dimension))
+        """z(x) for every row of X, whose first columns are `known`: those of the first groups.
+
+        In memory, each column is contiguous, as it is stored and read; with contiguous rows, copying takes a
+        fourth of the time.
+        """
+        Z = np.empty((self.dimension, len(X)))  # columns of z are rows here
         begin = known.shape[1]
-        Z[:, :begin] = known
+        Z[:begin] = known.T
         first = 0
         for size in self.groups:
             stop = first + size
             if first >= begin:
                 block = covariances(self.kernel, self.points[first:stop], X)
                 if first:
-                    block = block - self.factor[first:stop, :first] @ Z[:, :first].T
-                own = np.array(block, order="C")  # a kernel may have returned what it keeps
+                    own = self.factor[first:stop, :first] @ Z[:first]
+                    np.subtract(block, own, out=own)
+                else:
+                    own = np.array(block, order="C")  # a kernel may have returned what it keeps
                 columns = forward_over(self.factor[first:stop, first:stop], own)
-                Z[:, first:stop] = columns.T.astype(self.storage)
+                Z[first:stop] = columns.astype(self.storage)
             first = stop
-        return Z
+        return Z.T
 
 
 def _lower_factor(gram: Floats) -> Floats:

@@ -21,6 +21,7 @@ from manyarms.support.column_store import BLOCK_ROWS, MOST_COMPILED_FORMS, Colum
 from manyarms.support.validation import Floats, Ints
 
 _MANY_FORMS_ROWS = BLOCK_ROWS // 4  # rows at a time, if there are many linear forms of each
+_NAMES = ("residual", "quadratic", "mean")
 
 
 def advance(
@@ -37,20 +38,30 @@ def advance(
 
     `covariances` are those of the accepted arms with the rows (a × rows), `seen` are the arms of `step.seen`
     as positions in the store (those outside `row` are left out), and `values` the present values of the rows,
-    which are not changed. Room for the new columns must have been reserved. The residual of the accepted arms
-    is left as computed, a rounding error; the caller sets it to zero.
+    which are not changed; the result shares those that stay the same. Room for the new columns must have been
+    reserved. The residual of the accepted arms is left as computed, a rounding error; the caller sets it to
+    zero.
     """
-    result = PoolValues(values.residual.copy(), values.quadratic.copy(), values.mean.copy())
     few = step.forms.shape[1] <= MOST_COMPILED_FORMS
     if compiled and few:
+        result = PoolValues(values.residual.copy(), values.quadratic.copy(), values.mean.copy())
         _advance_compiled(columns, step, row, covariances, seen, result)
-    else:
-        rows = BLOCK_ROWS if few else _MANY_FORMS_ROWS
-        for start in range(row.start, row.stop, rows):
-            part = slice(start, min(start + rows, row.stop))
-            here = slice(part.start - row.start, part.stop - row.start)
-            _advance_block(columns, step, part, covariances[:, here], seen, _part(result, here))
-    return result
+        return result
+    rows = BLOCK_ROWS if few else _MANY_FORMS_ROWS
+    if row.stop - row.start <= rows:
+        return _advanced_block(columns, step, row, covariances, seen, values)
+    parts = []
+    for start in range(row.start, row.stop, rows):
+        part = slice(start, min(start + rows, row.stop))
+        here = slice(part.start - row.start, part.stop - row.start)
+        now = _part(values, here)
+        parts.append(_advanced_block(columns, step, part, covariances[:, here], seen, now))
+    return joined(parts)
+
+
+def joined(parts: list[PoolValues]) -> PoolValues:
+    """The values of consecutive ranges of rows as those of one."""
+    return PoolValues(*(np.concatenate([getattr(part, name) for part in parts]) for name in _NAMES))
 
 
 def _pulled(step: Step) -> int:
@@ -63,10 +74,10 @@ def _part(values: PoolValues, here: slice) -> PoolValues:
     return PoolValues(values.residual[here], values.quadratic[here], values.mean[here])
 
 
-def _advance_block(
+def _advanced_block(
     columns: Columns, step: Step, row: slice, covariances: Floats, seen: Ints, values: PoolValues
-) -> None:
-    """Change the values of a block of rows with numpy."""
+) -> PoolValues:
+    """The values of a block of rows after a step, with numpy; what does not change is shared."""
     (m, n_forms), a, u = step.forms.shape, len(step.accepted), _pulled(step)
     products, now = columns.product(step.forms, row), values
     if step.border is not None:
@@ -81,7 +92,7 @@ def _advance_block(
         if step.border is not None:
             projections = projections + step.pulls.G[m:].T @ new
         now = now.pulled(step.pulls, projections)
-    values.residual[:], values.quadratic[:], values.mean[:] = now.residual, now.quadratic, now.mean
+    return now
 
 
 def _advance_compiled(

@@ -47,8 +47,11 @@ class LeverageScale:
         if not self.keeps_residual:
             return np.maximum(values.quadratic, 0.0)
         # V ≼ (λ + tκ²)I gives this lower bound on zᵀV⁻¹z, which rounding errors can violate.
-        floor = (prior - values.residual) / (self.ridge + self.pulls * self.prior_max)
-        return np.asarray(np.maximum(values.quadratic, floor) + values.residual / self.ridge)
+        leverage = prior - values.residual  # in place from here on: this is a part of every step
+        leverage /= self.ridge + self.pulls * self.prior_max
+        np.maximum(values.quadratic, leverage, out=leverage)
+        leverage += values.residual / self.ridge
+        return np.asarray(leverage)
 
 
 @dataclass(frozen=True)

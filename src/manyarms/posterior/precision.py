@@ -56,8 +56,8 @@ class InversePrecision:
 
         V'⁻¹ = pad(V⁻¹) + [H; −I] D⁻¹ [H; −I]ᵀ.
         """
-        added = np.vstack([H, -np.eye(H.shape[1])]) @ inverse_factor.T
-        padded = np.vstack([self.terms, np.zeros((H.shape[1], self.terms.shape[1]))])
+        added = np.concatenate([H, -np.eye(H.shape[1])]) @ inverse_factor.T
+        padded = np.concatenate([self.terms, np.zeros((H.shape[1], self.terms.shape[1]))])
         return self._with(padded, added, 1.0)
 
     def pulled(self, G: Floats, inverse_factor: Floats) -> InversePrecision:
@@ -66,7 +66,7 @@ class InversePrecision:
 
     def _with(self, terms: Floats, added: Floats, sign: float) -> InversePrecision:
         signs = np.concatenate([self.signs, np.full(added.shape[1], sign)])
-        updated = InversePrecision(self.base, np.hstack([terms, added]), signs)
+        updated = InversePrecision(self.base, np.concatenate([terms, added], axis=1), signs)
         return updated._folded() if len(signs) > _FOLD_AT else updated
 
     def _folded(self) -> InversePrecision:

@@ -24,7 +24,7 @@ from manyarms.engines.base import forgets, keeps, repeatable
 from manyarms.errors import InvalidKernelError, UnknownVersionError
 from manyarms.kernels import KernelLike
 from manyarms.pool.pool import Pool
-from manyarms.posterior.fused_pass import advance
+from manyarms.posterior.fused_pass import advance, joined
 from manyarms.posterior.pool_step import (
     LeverageScale,
     PoolValues,
@@ -156,7 +156,8 @@ class Shard:
                 again = partial(self._step_again, version.start.kernel, step, version.compiled)
                 rows = self.pool.block_rows(_step_bytes(step))
                 version.columns.remember(version.size, version.size + a, rows, again)
-            values.residual[self.local(self._mine(step.accepted, version.start))] = 0.0
+            if a:  # without new columns, the residual is that of the old version
+                values.residual[self.local(self._mine(step.accepted, version.start))] = 0.0
             self.versions[new] = changed(
                 version, size=version.size + a, values=values, scale=step.scale, notes={}
             )
@@ -280,7 +281,7 @@ class Shard:
         for where, gram in self._step_blocks(version.start.kernel, step, everywhere):
             now = PoolValues(*(getattr(version.values, name)[where] for name in VALUES))
             parts.append(advance(version.columns, step, where, gram, seen, now, compiled=compiled))
-        return parts[0] if len(parts) == 1 else _joined(parts)
+        return parts[0] if len(parts) == 1 else joined(parts)
 
     def _step_again(
         self, kernel: KernelLike, step: Step, compiled: bool, columns: Columns, rows: slice
@@ -388,7 +389,3 @@ def empty_values(n_arms: int) -> PoolValues:
 def _write_values(values: PoolValues, where: slice, part: PoolValues) -> None:
     for name in VALUES:
         getattr(values, name)[where] = getattr(part, name)
-
-
-def _joined(parts: list[PoolValues]) -> PoolValues:
-    return PoolValues(*(np.concatenate([getattr(part, name) for part in parts]) for name in VALUES))

@@ -172,11 +172,10 @@ class SparseGP:
         if forms:
             scale = self.leverage_scale(state, all_counts)
             over_pool = over_pool.advanced(
-                Step(np.hstack(forms), scale, border, pulls, accepted, points, seen, at_seen)
+                Step(np.concatenate(forms, axis=1), scale, border, pulls, accepted, points, seen, at_seen)
             )
-        return replace(
-            state,
-            inducing=np.concatenate([state.inducing, accepted]),
+        return state.followed_by(
+            inducing=np.concatenate([state.inducing, accepted]) if len(accepted) else state.inducing,
             groups=(*state.groups, len(accepted)) if len(accepted) else state.groups,
             arms=seen,
             counts=all_counts,

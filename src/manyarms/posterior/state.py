@@ -22,6 +22,7 @@ from manyarms.embeddings.grouped_nystrom import GroupedNystrom
 from manyarms.posterior.over_pool import OverPool
 from manyarms.posterior.shard import ArmValues
 from manyarms.posterior.update import Weights
+from manyarms.support.frozen import changed
 from manyarms.support.growing_matrix import GrowingMatrix
 from manyarms.support.validation import Floats, Ints
 
@@ -80,6 +81,12 @@ class PosteriorState:
     def __setstate__(self, attributes: dict[str, Any]) -> None:
         vars(self).update(attributes)
         self.shared.states.add(self)
+
+    def followed_by(self, **changes: Any) -> PosteriorState:
+        """`dataclasses.replace`, for states that are made at every step."""
+        later = changed(self, **changes)
+        later.shared.states.add(later)
+        return later
 
     @property
     def pulled_rows(self) -> Floats:

@@ -69,7 +69,7 @@ class Border:
     def extend(self, old: Weights, ridge: float) -> Weights:
         """V⁻¹ and w after the columns were appended."""
         vector = np.concatenate([old.vector - self.H @ self.weights, self.weights])
-        growth = -2.0 * np.log(np.diag(self.inverse_schur)).sum() - len(self.weights) * np.log(ridge)
+        growth = -2.0 * np.log(self.inverse_schur.diagonal()).sum() - len(self.weights) * np.log(ridge)
         return Weights(
             old.precision.bordered(self.H, self.inverse_schur), vector, old.log_det + float(growth)
         )
@@ -87,12 +87,17 @@ class Pulls:
     def plan(cls, old: Weights, pulled: PulledArms) -> Pulls:
         """Plan the update by the pulls of this step, which `pulled` describes."""
         G = old.precision.apply(pulled.rows.T)
-        inverse_factor = inverse_lower(pulled.rows @ G + np.diag(1.0 / pulled.counts))
+        spread = pulled.rows @ G
+        if len(spread) == 1:  # the common case
+            spread += 1.0 / pulled.counts
+        else:
+            spread += np.diag(1.0 / pulled.counts)
+        inverse_factor = inverse_lower(spread)
         gain = inverse_factor.T @ (inverse_factor @ (pulled.sums / pulled.counts - pulled.rows @ old.vector))
         return cls(G, inverse_factor, gain)
 
     def apply(self, old: Weights, counts: Floats) -> Weights:
         """V⁻¹ and w after the pulls; det V is multiplied by det(I + N Z V⁻¹ Zᵀ)."""
-        growth = np.log(counts).sum() - 2.0 * np.log(np.diag(self.inverse_factor)).sum()
+        growth = np.log(counts).sum() - 2.0 * np.log(self.inverse_factor.diagonal()).sum()
         precision = old.precision.pulled(self.G, self.inverse_factor)
         return Weights(precision, old.vector + self.G @ self.gain, old.log_det + float(growth))

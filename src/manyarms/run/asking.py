@@ -87,7 +87,7 @@ def request(
     wanted = BatchRequest(limit, exactly, anywhere, final, rules, eligible)
     allowed = wanted.within(context, state, None)
     allowed.check(limit, exactly)
-    wanted = replace(wanted, eligibility=allowed)
+    wanted = changed(wanted, eligibility=allowed)
     if rules.same is None:
         return wanted
     groups = groups_with(

@@ -203,12 +203,12 @@ def _outside_sketch(belief: Belief, drawn: Ints) -> Ints:
 
     An arm of the last draw that is not in the sketch was already in its span, which has only grown since.
     """
-    known = set(belief.state.inducing.tolist())
-    fresh = [arm for arm in drawn.tolist() if arm not in known]
+    arms = drawn.tolist()
+    fresh = set(arms).difference(belief.state.inducing.tolist())
     if len(fresh) > 1:
-        known.update(belief.memory.drawn.tolist())
-        fresh = [arm for arm in fresh if arm not in known]
-    return np.array(fresh, dtype=np.int64)
+        fresh.difference_update(belief.memory.drawn.tolist())
+    ordered = [arm for arm in arms if arm in fresh] if len(fresh) > 1 else list(fresh)
+    return np.array(ordered, dtype=np.int64)
 
 
 def _inducing_draw(

@@ -41,18 +41,19 @@ def told(
     utilities = context.sign * values
     _check_noise(context, noise_std)
     weights = noise_weights(noise_std, context.policy.ridge, len(owners)).tolist()
-    measured = np.flatnonzero(~flags)
     kind = 1 if named is None else 0
     order = range(state.n_unasked, state.n_unasked + len(owners)) if named is None else named
+    told_about = zip(order, owners.tolist(), utilities.tolist(), weights, flags.tolist(), strict=True)
     new = tuple(
-        ToldResult((kind, order[i]), int(owners[i]), float(utilities[i]), weights[i])
-        for i in measured.tolist()
+        ToldResult((kind, at), arm, value, weight) for at, arm, value, weight, lost in told_about if not lost
     )
     still_due = state.tickets if named is None else state.tickets.settled(named)
+    some_failed = bool(flags.any())
+    measured = ~flags if some_failed else slice(None)
     return changed(
         state,
         history=state.history.recorded(owners[measured], utilities[measured]),
-        tickets=still_due.with_failures(owners[flags].tolist()) if flags.any() else still_due,
+        tickets=still_due.with_failures(owners[flags].tolist()) if some_failed else still_due,
         trace=state.trace if named is None else state.trace.with_results(named, values, flags),
         waiting=state.waiting + new,
         n_unasked=state.n_unasked + (len(owners) if named is None else 0),

@@ -126,11 +126,14 @@ class Columns:
         return found
 
     def block(self, row: slice, columns: int) -> Floats:
-        """The first columns of consecutive rows, in double precision, as a new array of rows × columns."""
-        found = np.empty((row.stop - row.start, columns))
+        """The first columns of consecutive rows, in double precision, as a new array of rows × columns.
+
+        Each column is contiguous, as in the store.
+        """
+        found = np.empty((columns, row.stop - row.start))
         for start, _, stop, panel in self._parts(0, columns):
-            found[:, start:stop] = panel[: stop - start, row].T
-        return found
+            found[start:stop] = panel[: stop - start, row]
+        return found.T
 
     def column(self, place: int) -> Floats:
         """One column of every row, in double precision."""
