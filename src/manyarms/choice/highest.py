@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from manyarms.choice.per_cost import GainPerCost
 from manyarms.pool.allowance import Allowance, OpenArms
 from manyarms.posterior.hallucination import Hallucinated, reduced_leverage
 from manyarms.posterior.over_pool import OverPool
@@ -35,17 +36,23 @@ class PullsSoFar:
 
 @dataclass(frozen=True)
 class BoundRule:
-    """Which bounds are compared: width·σ̃, plus the mean unless `mean` is False."""
+    """Which bounds are compared: width·σ̃, plus the mean unless `mean` is False.
+
+    With `gain`, it is the value per cost of a mean with the standard deviation width·σ̃.
+    """
 
     width: float
     mean: bool = True
     after: PullsSoFar | None = None
+    gain: GainPerCost | None = None
 
     def of(self, shard: Shard, version: Version) -> Floats:
         """The bounds of all arms of a shard."""
         bounds = self.width * (
             version.std if self.after is None else _reduced_std(shard, version, self.after)
         )
+        if self.gain is not None:
+            return self.gain.in_shard(shard, version.values.mean, bounds)
         if self.mean:
             bounds += version.values.mean
         return bounds
