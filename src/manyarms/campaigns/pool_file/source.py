@@ -264,11 +264,11 @@ class Source:
         return column_names(self.path, self.text_form) if has_columns(self.path) else []
 
     def feature_columns(self) -> list[str]:
-        """The columns of numbers."""
+        """The columns of numbers, and that of costs."""
         if self.molecular:
-            return []
+            return [] if self.cost is None else [self.cost]
         if self.columns:
-            return [plan.name for plan in self.columns if plan.role == NUMBER]
+            return [plan.name for plan in self.columns if plan.role in (NUMBER, COST)]
         if self.features is not None:
             return list(self.features)
         return [name for name in self.column_names() if name not in (self.id, *self.categories)]
