@@ -12,7 +12,7 @@ from manyarms.choice.selection import GAIN_PER_COST, BatchContext, FilledBatch, 
 
 @dataclass(frozen=True)
 class BestPerCost:
-    """The arm with the highest expected improvement per unit of cost, pick after pick (theory §8.10).
+    """The arm with the highest expected improvement per unit of cost, pick after pick (theory §5.19).
 
     The width β of the policy plays no part: the posterior standard deviation is taken as it is.
     """

@@ -1,7 +1,7 @@
 """Choice by value per cost: the expected improvement over the best arm found, by a power of the cost.
 
 What is compared is the logarithm, log E max(f(x) − τ, 0) − ρ log c(x), with τ the highest posterior mean
-among the arms that were pulled (theory §8.10). It does not change if a constant is added to all rewards.
+among the arms that were pulled (theory §5.19). It does not change if a constant is added to all rewards.
 Within a batch the mean and τ are frozen, and the expectation increases with the standard deviation, so it
 can only fall, like an upper bound: the contest of `lazy_argmax.py` remains exact.
 

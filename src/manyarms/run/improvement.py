@@ -15,7 +15,7 @@ _SHARES = 256  # equally likely values that stand for the part of the distributi
 
 
 def expected_improvements(context: RunContext, state: RunState, arms: Ints) -> Floats:
-    """E |T(f(x)) − T(τ)| over f(x) > τ of each arm, with the conversion T to the user's units (theory §8.10).
+    """E |T(f(x)) − T(τ)| over f(x) > τ of each arm, with the conversion T to the user's units (theory §5.19).
 
     The state must have used a result; τ is the highest posterior mean of the arms that were pulled.
     """
