@@ -7,15 +7,18 @@ bounds count as tied if rounding errors can explain their difference (`TIE`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manyarms.choice.per_cost import GainPerCost
 from manyarms.pool.allowance import Allowance, OpenArms
 from manyarms.posterior.hallucination import Hallucinated, reduced_leverage
 from manyarms.posterior.over_pool import OverPool
 from manyarms.posterior.shard import Shard, Version
 from manyarms.support.validation import Floats, Ints
+
+if TYPE_CHECKING:
+    from manyarms.choice.per_cost import GainPerCost
 
 TIE = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-6}
 _NOTHING = -np.inf

@@ -18,15 +18,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import count
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from manyarms.choice.highest import TIE, BoundRule, PullsSoFar, highest, peak
-from manyarms.choice.per_cost import ValuePerCost
 from manyarms.pool.allowance import Allowance
 from manyarms.posterior.hallucination import Hallucination
 from manyarms.posterior.posterior import Posterior
 from manyarms.support.validation import Ints
+
+if TYPE_CHECKING:
+    from manyarms.choice.per_cost import ValuePerCost
 
 _FIRST_SHORTLIST = 64
 MOST_WATCHED = 1 << 16  # arms that are tracked at the same time

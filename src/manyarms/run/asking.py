@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.choice.best_per_cost import BestPerCost
 from manyarms.choice.exploration import WithExploration
 from manyarms.choice.final_batch import FinalBatch
 from manyarms.choice.selection import (
@@ -285,6 +284,8 @@ def _selection_rule(
         return FromDesign(left) if left else UniformStart()
     rule = state.belief.policy.selection_rule()
     if wanted.per_cost:
+        from manyarms.choice.best_per_cost import BestPerCost  # imported when it is needed
+
         rule = BestPerCost()
     elif isinstance(rule, UpperBounds) and context.uses_practical_width:
         rule = FinalBatch(rule) if final else WithExploration(rule)
