@@ -12,6 +12,7 @@ from manyarms.errors import (
     InvalidParameterError,
     NothingToAskError,
 )
+from manyarms.run.frames import frame_columns
 from tests.runs import Problem
 
 N = 40
@@ -261,3 +262,10 @@ def test_a_certificate_says_that_costs_change_the_choice(features, prices):
     run.tell(run.ask(), [0.2])
     said = [each for each in run.certificate().conditions if "costs" in each.text]
     assert [(each.status, each.needed_for) for each in said] == [("does not hold", "sublinear regret")]
+
+
+def test_the_frame_of_trials_has_the_costs(features, prices):
+    run = ma.Optimizer(ma.Pool(features), BKB, costs=ma.Costs(prices))
+    batch = run.ask(3)
+    assert frame_columns(run)["cost"].tolist() == prices[batch.arms].tolist()
+    assert "cost" not in frame_columns(ma.Optimizer(ma.Pool(features), BKB))

@@ -120,10 +120,7 @@ def eligibility(
     """
     no_arms, n_arms = np.empty(0, dtype=np.int64), pool.n_arms
     used_up = repeats != "allow" or bool(tickets.failures)
-    mask = None if eligible is None else _mask(eligible, pool)
-    if group is not None and structure.same is not None:
-        inside = structure.same.numbers == group
-        mask = inside if mask is None else mask & inside
+    mask = _mask_in_group(eligible, pool, structure, group)
     most_failures = math.inf if max_failures is None else max_failures
     failed = {arm: 0.0 for arm, times in tickets.failures.items() if times >= most_failures}
 
@@ -159,6 +156,17 @@ def _pulls(history: History, tickets: Tickets) -> dict[int, float]:
     for arm, times in tickets.pending_counts().items():
         pulls[arm] = pulls.get(arm, 0.0) + times
     return pulls
+
+
+def _mask_in_group(
+    eligible: Any, pool: Pool, structure: CheckedStructure, group: int | None
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]] | None:
+    """The arms that are eligible and in this group; None: all of them."""
+    mask = None if eligible is None else _mask(eligible, pool)
+    if group is None or structure.same is None:
+        return mask
+    inside = np.asarray(structure.same.numbers == group)
+    return inside if mask is None else np.asarray(mask & inside)
 
 
 def _mask(eligible: Any, pool: Pool) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
