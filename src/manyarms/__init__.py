@@ -36,6 +36,7 @@ from manyarms.policies import (
     Policy,
     SoRUCB,
 )
+from manyarms.pool.costs import Costs
 from manyarms.pool.pool import Pool
 from manyarms.posterior.history import History
 from manyarms.posterior.posterior import Posterior
@@ -106,6 +107,7 @@ __all__ = [
     "Campaign",
     "Certificate",
     "ContextualBandit",
+    "Costs",
     "EpsGreedy",
     "ExpectedGain",
     "Explanation",

@@ -97,6 +97,10 @@ class NothingToAskError(ManyarmsError, LookupError):
     """No arm is eligible: the pool is exhausted, or the mask of eligible arms leaves none."""
 
 
+class CostLimitError(NothingToAskError):
+    """No batch of the size asked for costs as little as a limit on its cost demands."""
+
+
 class BudgetSpentError(ManyarmsError, RuntimeError):
     """All pulls that the budget allows have been issued."""
 

@@ -159,11 +159,11 @@ def test_the_wrong_campaign(tmp_path):
     refused(new(tmp_path, "--id", "name", "--features", "x1"), BAD_CAMPAIGN, "already")
     refused(cli("best", tmp_path / "c.db"), NOTHING, "no result")
     with sqlite3.connect(tmp_path / "c.db") as connection:
-        connection.execute("UPDATE manyarms_schema SET version = 7")
+        connection.execute("UPDATE manyarms_schema SET version = 8")
     connection.close()
     for arguments in (["ask"], ["tell", "r.csv"], ["status"], ["forget", "1"], ["report"]):
         name, *rest = arguments
-        refused(cli(name, tmp_path / "c.db", *rest), BAD_CAMPAIGN, "schema version 7", "upgrade")
+        refused(cli(name, tmp_path / "c.db", *rest), BAD_CAMPAIGN, "schema version 8", "upgrade")
 
 
 def test_results_that_cannot_be_leave_nothing_behind(tmp_path):

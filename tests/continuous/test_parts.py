@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import manyarms as ma
-from manyarms.continuous.acquisition import LogExpectedImprovement, UpperBound
+from manyarms.choice.acquisition import LogExpectedImprovement, UpperBound
 from manyarms.continuous.surface import Surface
 from manyarms.continuous.variation import Variation
 from manyarms.errors import InvalidParameterError

@@ -220,6 +220,21 @@ def recipes() -> Stage:
     return Stage(prepare, measure=value)
 
 
+def priced_recipes() -> Stage:
+    """The same recipes with a price."""
+    stage = recipes()
+    prepare = stage.prepare
+
+    def priced() -> None:
+        prepare()
+        with open("recipes.csv", newline="", encoding="utf-8") as stream:
+            rows = list(csv.DictReader(stream))
+        table("recipes.csv", [{**row, "price": 1 + 13 * i % 17 / 2} for i, row in enumerate(rows)])
+
+    stage.prepare = priced
+    return stage
+
+
 def service() -> Stage:
     """A folder with a campaign, certificates of this machine, and the tokens that the page makes."""
 
@@ -343,6 +358,7 @@ STAGES: dict[str, Callable[[], Stage]] = {
     "README.md": readme,
     "docs/agents.md": agents,
     "docs/campaigns.md": campaigns,
+    "docs/costs.md": priced_recipes,
     "docs/flower.md": flower,
     "docs/scale.md": scale,
     "docs/service.md": service,

@@ -15,6 +15,7 @@ POLICIES = {
     "GPBUCB": (ma.GPBUCB, {}),
     "SGPTS": (ma.SGPTS, {"prior_size": 60}),
     "learned": (None, {}),
+    "per cost": (ma.BBKB, {"batch_ratio": 3.0}),
 }
 
 
@@ -27,6 +28,7 @@ class Search:
         features[-(n_arms // 2) :] = features[: n_arms // 2]
         self.seed, self.pool = seed, ma.Pool(features, max_memory=max_memory)
         self.values = np.sin(5 * features[:, 0]) + features[:, 1] * features[:, 2]
+        self.prices = rng.lognormal(size=n_arms)
         self.noise = 0.1 * np.random.default_rng((seed, 1)).normal(size=10_000)
 
     def policy(self, name: str) -> ma.Policy | None:
@@ -34,7 +36,8 @@ class Search:
         return kind and kind(kernel=ma.RBF(0.4), noise_std=0.1, **settings)
 
     def start(self, name: str, engine: object) -> ma.Optimizer:
-        return ma.Optimizer(self.pool, self.policy(name), seed=self.seed, engine=engine)
+        costs = ma.Costs(self.prices, budget=60.0, per_cost=True) if name == "per cost" else None
+        return ma.Optimizer(self.pool, self.policy(name), seed=self.seed, engine=engine, costs=costs)
 
     def step(self, opt: ma.Optimizer, size: int) -> list[int]:
         """A batch of this size for a learned model; other policies may end it by their rule."""

@@ -38,10 +38,11 @@ def shards_of(opt: ma.Optimizer):
 
 
 @pytest.mark.soak
-def test_a_shard_that_forgot_everything_is_told_again(client: Client) -> None:
+@pytest.mark.parametrize("name", ["SGPTS", "per cost"])
+def test_a_shard_that_forgot_everything_is_told_again(client: Client, name: str) -> None:
     search = Search(1)
-    expected = search.arms("SGPTS", Local(), sizes=(3, 3, 3))
-    opt = search.start("SGPTS", Dask(client, shards=3))
+    expected = search.arms(name, Local(), sizes=(3, 3, 3))
+    opt = search.start(name, Dask(client, shards=3))
     arms = search.step(opt, 3) + search.step(opt, 3)
     shards = shards_of(opt)
     before = list(shards._actors)

@@ -13,9 +13,10 @@ ONE = Local(shards=1, threads=1)
 
 @pytest.mark.soak
 @pytest.mark.usefixtures("small_blocks")
-def test_two_worker_processes(client: Client) -> None:
+@pytest.mark.parametrize("name", ["learned", "per cost"])
+def test_two_worker_processes(client: Client, name: str) -> None:
     search = Search(0)
-    assert search.arms("learned", Dask(client, shards=5)) == search.arms("learned", ONE)
+    assert search.arms(name, Dask(client, shards=5)) == search.arms(name, ONE)
 
 
 @pytest.mark.soak

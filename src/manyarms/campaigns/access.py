@@ -43,13 +43,16 @@ class Eligible:
 
     A condition on the columns, and ids; None: no limit. Each id maps to the place that the error names if it
     is unknown. All candidates of the batch have the same value in the column `same`, and at most so many
-    share a value of a column in `at_most`.
+    share a value of a column in `at_most`. The batch costs at most `max_cost`, and is chosen by value per
+    cost with `per_cost` (None: as the settings of the campaign say).
     """
 
     condition: str | None = None
     ids: Mapping[str, str] | None = None
     same: str | None = None
     at_most: tuple[tuple[str, int], ...] = ()
+    max_cost: float | None = None
+    per_cost: bool | None = None
 
 
 class CampaignAccess(Protocol):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import IO, Any
 
 from manyarms.campaigns.explaining import columns_text, nearest_text
-from manyarms.campaigns.orders import Issued
+from manyarms.campaigns.orders import COST_COLUMNS, Issued
 from manyarms.campaigns.spreadsheet_cells import as_text_cell
 from manyarms.pool.excel import write_sheet
 from manyarms.support.output_files import flush_to_disk
@@ -20,10 +20,12 @@ def batch_lines(issued: Sequence[Issued], id_column: str) -> list[dict[str, Any]
     """Ticket, id, the user's own columns, the prediction if there is one, and an empty value.
 
     If one of the user's columns has a reserved name, it is called `pool.NAME` here, so that the completed
-    file can be imported without changes. Explanations take two columns of text, if there are any.
+    file can be imported without changes. Explanations take two columns of text, if there are any, and costs
+    two columns of numbers.
     """
-    explained = any(line.explanation for line in issued)
+    explained, costly = any(line.explanation for line in issued), any(line.cost for line in issued)
     taken = {*_RESERVED, id_column, "failed", *(EXPLAINED if explained else ())}
+    taken |= {*COST_COLUMNS} if costly else set()
     return [
         {
             "ticket": line.code,
@@ -31,6 +33,7 @@ def batch_lines(issued: Sequence[Issued], id_column: str) -> list[dict[str, Any]
             **{f"pool.{name}" if name in taken else name: cell for name, cell in line.columns.items()},
             "predicted_mean": line.predicted if line.predicts else None,
             "predicted_sd": line.predicted_std if line.predicts else None,
+            **(dict(zip(COST_COLUMNS, (line.cost, line.gain_per_cost), strict=True)) if costly else {}),
             "reason": line.reason,
             **(_explained(line) if explained else {}),
             "value": "",

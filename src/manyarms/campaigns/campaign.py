@@ -24,7 +24,15 @@ from manyarms.campaigns.explaining import explanations
 from manyarms.campaigns.file_versions import Mode
 from manyarms.campaigns.import_plan import ImportSummary, check_tickets
 from manyarms.campaigns.next_batch import Proposal, propose
-from manyarms.campaigns.orders import Deliver, Issued, Order, RepeatedAskError, Share, dealt
+from manyarms.campaigns.orders import (
+    COST_COLUMNS,
+    Deliver,
+    Issued,
+    Order,
+    RepeatedAskError,
+    Share,
+    dealt,
+)
 from manyarms.campaigns.pool_file.fingerprints import ProgressCallback
 from manyarms.campaigns.pool_file.parts import Candidates
 from manyarms.campaigns.pool_file.source import Source
@@ -111,7 +119,8 @@ class Campaign(CampaignCandidates):
 
         `on_understood` is called with what every column of the table is used as, before anything else.
         """
-        if (request.id or "id") in RESERVED:
+        of_costs = () if request.cost is None else COST_COLUMNS
+        if (request.id or "id") in (*RESERVED, *of_costs):
             raise SettingsError(
                 f"the id column cannot be called {request.id!r}: that name is reserved in results files"
             )
@@ -154,6 +163,8 @@ class Campaign(CampaignCandidates):
         structure: BatchStructure | None = None,
         until_gain: float | None = None,
         explain: bool = False,
+        max_cost: float | None = None,
+        per_cost: bool | None = None,
     ) -> list[Issued]:
         """Hand out the next batch: ended by the stopping rule, limited to `at_most`, or of exactly n.
 
@@ -164,13 +175,15 @@ class Campaign(CampaignCandidates):
         it is committed; when it fails, nothing was handed out. If the gap of the certificate is at most
         `until_gap`, `GapReachedError` is raised and nothing is handed out, and `GainReachedError` if the
         batch is expected to improve the best candidate by at most `until_gain`. With `explain`, every ticket
-        comes with the reasons for its candidate (`explaining.py`).
+        comes with the reasons for its candidate (`explaining.py`). The batch costs at most `max_cost`, and
+        is chosen by value per cost with `per_cost` (None: as the campaign's settings say).
         """
         mask = self.eligible(eligible) if isinstance(eligible, str) else eligible
         gap = None if until_gap is None else non_negative("until_gap", until_gap)
         gain = None if until_gain is None else non_negative("until_gain", until_gain)
         share = Share(None, worker, lease_seconds)
-        return self._ask(Order(n, at_most, gap, (share,), deliver, mask, structure, gain, explain))
+        order = Order(n, at_most, gap, (share,), deliver, mask, structure, gain, explain, max_cost, per_cost)
+        return self._ask(order)
 
     def ask_together(
         self,
@@ -181,6 +194,8 @@ class Campaign(CampaignCandidates):
         eligible: str | Mask | None = None,
         structure: BatchStructure | None = None,
         until_gain: float | None = None,
+        max_cost: float | None = None,
+        per_cost: bool | None = None,
     ) -> list[list[Issued]]:
         """Hand out one batch to several requesters, or with a size of None, to the only one.
 
@@ -190,7 +205,10 @@ class Campaign(CampaignCandidates):
         mask = self.eligible(eligible) if isinstance(eligible, str) else eligible
         sizes = [share.size for share in shares]
         n = None if None in sizes else sum(size for size in sizes if size is not None)
-        order = Order(n, at_most, until_gap, tuple(shares), None, mask, structure, until_gain)
+        order = Order(
+            n, at_most, until_gap, tuple(shares), None, mask, structure, until_gain,
+            max_cost=max_cost, per_cost=per_cost,
+        )  # fmt: skip
         return dealt(self._ask(order), shares)
 
     def asked(self, key: str) -> tuple[str, list[Issued]] | None:
@@ -238,7 +256,7 @@ class Campaign(CampaignCandidates):
         arms = proposal.batch.arms.tolist()
         lines = zip(
             proposal.batch.tickets.tolist(), arms, proposal.names, self.source.cells_of(arms),
-            proposal.predictions, proposal.batch.why, strict=True,
+            proposal.predictions, proposal.batch.why, proposal.costs, proposal.gains, strict=True,
         )  # fmt: skip
         number = proposal.facts["number"]
         reasons = dict(zip(arms, proposal.batch.why, strict=True)) if order.explain else {}
@@ -256,8 +274,10 @@ class Campaign(CampaignCandidates):
                 lower=said.lower,
                 upper=said.upper,
                 explanation=why.get(arm),
+                cost=cost,
+                gain=gain,
             )
-            for ticket, arm, name, columns, said, reason in lines
+            for ticket, arm, name, columns, said, reason, cost, gain in lines
         ]
         return _Ready(proposal, issued, seen.sequence, time.perf_counter() - started)
 
@@ -273,7 +293,8 @@ class Campaign(CampaignCandidates):
             {
                 "ticket": each.ticket, "arm": each.arm, "predicted": each.predicted,
                 "predicted_std": each.predicted_std, "predicted_lower": each.lower,
-                "predicted_upper": each.upper, "reason": each.reason, **share.held(moment),
+                "predicted_upper": each.upper, "reason": each.reason, "cost": each.cost,
+                "gain": each.gain, **share.held(moment),
             }
             for share, part in parts for each in part
         ]  # fmt: skip
@@ -311,6 +332,8 @@ class Campaign(CampaignCandidates):
                 lower=t.predicted_lower,
                 upper=t.predicted_upper,
                 code=t.code,
+                cost=t.cost,
+                gain=t.gain,
             )
             for t, own in zip(tickets, columns, strict=True)
         ]

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from manyarms.campaigns.assumptions import Units
+from manyarms.campaigns.costs import cost_column, costs_of
 from manyarms.campaigns.eligible import Mask, column_labels, eligible_by_condition
 from manyarms.campaigns.engine_settings import ConnectedEngine, lost_scheduler
 from manyarms.campaigns.leakage import check_no_column_holds_results, resembling_columns
@@ -93,7 +94,8 @@ class CampaignCandidates:
         """The settings and the prepared pool that every ask needs, made at the first use."""
         if self._model_input is None:
             found = ModelInput.of(self.settings, self.pool, self.source.starts[1:])
-            self._model_input = replace(found, engine=self._connected_engine())
+            costs = costs_of(self.settings, self.source.parts)
+            self._model_input = replace(found, engine=self._connected_engine(), costs=costs)
         return self._model_input
 
     def _connected_engine(self) -> Engine | None:
@@ -155,6 +157,8 @@ class CampaignCandidates:
             self._keep_up(self.store.row(connection)["n_arms"])
         before, pool = self.source, self.pool
         source, more = fitting_source(before.first, Path(path).absolute(), form, self._progress)
+        if source.cost is not None:
+            cost_column(source)  # refuses what is no cost
         if self.id_column == "id" and before.id is None and source.digest in {p.digest for p in before.parts}:
             raise TableError(f"{path}: the candidates of this file are already in the campaign")
         try:

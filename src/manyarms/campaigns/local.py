@@ -99,6 +99,8 @@ class LocalCampaign:
             structure=None if eligible is None else self.inner.structure(eligible.same, eligible.at_most),
             until_gain=until_gain,
             explain=explain,
+            max_cost=None if eligible is None else eligible.max_cost,
+            per_cost=None if eligible is None else eligible.per_cost,
         )
 
     def open_tickets(self) -> list[Issued]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -34,11 +34,13 @@ from manyarms.errors import InvalidParameterError
 from manyarms.learning import Prepared
 from manyarms.learning.prepared_pool import takes
 from manyarms.policies import Policy
+from manyarms.pool.costs import Costs
 from manyarms.pool.pool import Pool
 from manyarms.run.belief import Belief
 from manyarms.run.compact_state import CompactState
 from manyarms.run.context import RunContext
 from manyarms.run.feedback import relearned, with_feedback
+from manyarms.run.improvement import expected_improvements
 from manyarms.run.optimizer import Optimizer
 from manyarms.run.state import RunState
 from manyarms.run.telling import told
@@ -74,6 +76,8 @@ class Proposal:
     facts: dict[str, Any]  # the batch's columns in the database
     state: bytes
     outlook: dict[str, Any] | None = None  # what the batch is expected to add
+    costs: list[float] | list[None] = field(default_factory=list)  # of each ticket
+    gains: list[float] | list[None] = field(default_factory=list)  # by each candidate alone
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,7 @@ class ModelInput:
     prepared: Prepared | None = None
     prepared_at: int = 0  # the number of arms when the features were last prepared from scratch
     engine: Engine | None = None  # where all candidates are held; None: in this process
+    costs: Costs | None = None
 
     @classmethod
     def of(cls, settings: Settings, pool: Pool, sizes: Sequence[int] = ()) -> ModelInput:
@@ -117,7 +122,7 @@ class ModelInput:
         """The same with these candidates only."""
         few = Pool(self.pool.take(arms), max_memory=self.pool.max_memory)
         prepared = self.prepared and replace(self.prepared, pool=few)
-        return replace(self, pool=few, prepared=prepared, engine=None)
+        return replace(self, pool=few, prepared=prepared, engine=None, costs=None)
 
     def assumed(self, seen: Snapshot) -> tuple[Policy, Units]:
         """The policy, and the units of its rewards."""
@@ -130,8 +135,9 @@ class ModelInput:
     def context(self, policy: Policy) -> RunContext:
         """The context of a run on these candidates."""
         return RunContext.checked(
-            self.pool, policy, **self.settings.run_settings(), prepared=self.prepared, engine=self.engine
-        )
+            self.pool, policy, **self.settings.run_settings(), prepared=self.prepared, engine=self.engine,
+            costs=self.costs,
+        )  # fmt: skip
 
 
 def values_of(seen: Snapshot) -> list[tuple[int, float]]:
@@ -145,7 +151,8 @@ def current(model_input: ModelInput, seen: Snapshot, warm: Belief | None = None)
     A belief `warm` of an earlier ask of the same campaign saves time and does not change the result.
     """
     with threads_for(model_input.pool.n_arms):
-        return _current(model_input, seen, warm)
+        run, units = _current(model_input, seen, warm)
+    return Optimizer.of(run.context, replace(run.state, cost_spent=seen.cost_spent)), units
 
 
 def _current(model_input: ModelInput, seen: Snapshot, warm: Belief | None) -> tuple[Optimizer, Units]:
@@ -233,7 +240,10 @@ def propose(
     if order.until_gap is not None:
         check_gap(certificate, order.until_gap)
     allowed = _allowed(run.pool.n_arms, order.eligible, seen.excluded)
-    batch = run.ask(order.n, at_most=order.at_most, eligible=allowed, structure=order.structure)
+    batch = run.ask(
+        order.n, at_most=order.at_most, eligible=allowed, structure=order.structure,
+        max_cost=order.max_cost, per_cost=order.per_cost,
+    )  # fmt: skip
     outlook = of_batch(run, before, batch.arms, units)
     if order.until_gain is not None:
         check_gain(outlook, order.until_gain)
@@ -246,7 +256,21 @@ def propose(
     names = [str(id) for id in batch.ids]
     saved = replace(run.compact(), certificate=certificate, outlook=outlook, warnings=warnings)
     predictions = _predictions(run, units, batch.arms)
-    return Proposal(batch, names, predictions, facts, saved.to_bytes(), outlook)
+    costs, gains = _costs_and_gains(run, before, batch, units)
+    return Proposal(batch, names, predictions, facts, saved.to_bytes(), outlook, costs, gains)
+
+
+def _costs_and_gains(
+    run: Optimizer, before: RunState, batch: Batch, units: Units
+) -> tuple[list[float] | list[None], list[float] | list[None]]:
+    """What each candidate costs, and by how much it alone is expected to improve the best one."""
+    unknown: list[None] = [None] * len(batch)
+    if batch.costs is None:
+        return unknown, unknown
+    if not before.belief.state.pulls:
+        return batch.costs.tolist(), unknown
+    gains = expected_improvements(run.context, before, batch.arms)
+    return batch.costs.tolist(), [units.spread(gain) for gain in gains.tolist()]
 
 
 def _allowed(n_arms: int, eligible: Any, excluded: Sequence[int]) -> Any:

@@ -13,6 +13,8 @@ from typing import Any
 from manyarms.campaigns.eligible import Mask
 from manyarms.run.batch_structure import BatchStructure
 
+COST_COLUMNS = ("cost", "gain_per_cost")  # of a batch file, in a campaign with costs
+
 
 @dataclass(frozen=True)
 class Issued:
@@ -30,6 +32,13 @@ class Issued:
     upper: float | None = None
     code: str = field(default="", compare=False)  # the name of the ticket in files, such as 7-k3f5m
     explanation: Mapping[str, Any] | None = field(default=None, compare=False)  # if it was asked for
+    cost: float | None = None  # of the trial, in a campaign with costs
+    gain: float | None = None  # by how much this candidate alone is expected to improve the best one
+
+    @property
+    def gain_per_cost(self) -> float | None:
+        """The expected improvement per unit of cost; None if it is not known."""
+        return None if self.gain is None or self.cost is None else self.gain / self.cost
 
     @property
     def predicts(self) -> bool:
@@ -69,6 +78,8 @@ class Order:
     structure: BatchStructure | None = None
     until_gain: float | None = None  # nothing is handed out if the batch is expected to add at most this
     explain: bool = False  # whether each ticket comes with an explanation
+    max_cost: float | None = None  # of the batch
+    per_cost: bool | None = None  # whether it is chosen by value per cost; None: as the settings say
 
 
 class RepeatedAskError(Exception):

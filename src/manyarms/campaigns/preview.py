@@ -19,10 +19,23 @@ def preview(campaign: Campaign, n: int | None = None, at_most: int | None = None
     arms = proposal.batch.arms.tolist()
     rows = zip(
         proposal.batch.tickets.tolist(), arms, proposal.names, campaign.source.cells_of(arms),
-        proposal.predictions, proposal.batch.why, strict=True,
+        proposal.predictions, proposal.batch.why, proposal.costs, proposal.gains, strict=True,
     )  # fmt: skip
     number = proposal.facts["number"]
     return [
-        Issued(ticket, number, arm, name, own, said.mean, said.std, why, said.lower, said.upper)
-        for ticket, arm, name, own, said, why in rows
+        Issued(
+            ticket,
+            number,
+            arm,
+            name,
+            own,
+            said.mean,
+            said.std,
+            why,
+            said.lower,
+            said.upper,
+            cost=cost,
+            gain=gain,
+        )
+        for ticket, arm, name, own, said, why, cost, gain in rows
     ]

@@ -125,6 +125,8 @@ class Campaign:
         worker: str | None = None,
         lease: float | None = None,
         explain: bool = False,
+        max_cost: float | None = None,
+        per_cost: bool | None = None,
     ) -> Any:
         """The next candidates, one row each: ticket, id, columns of the table, prediction, and `value`.
 
@@ -133,12 +135,14 @@ class Campaign:
         same: a column in which all candidates of the batch have the same value, such as "temperature".
         at_most_each: for columns, how many candidates of the batch may share a value: {"supplier": 8}.
         worker, lease: who measures them, and the seconds after which tickets without a result are forgotten.
+        max_cost: what the batch may cost at most, in a campaign with costs.
+        per_cost: whether it is chosen by value per cost; None: as the campaign's settings say.
         explain: two more columns, `nearest_measured` and `speaks_for_it`, say why; `explain` says more.
         """
         condition = eligible if isinstance(eligible, str) else None
         listed = None if condition is not None or eligible is None else eligible
         ids = None if listed is None else {str(each): "eligible: " for each in listed}
-        limit = Eligible(condition, ids, same, tuple((at_most_each or {}).items()))
+        limit = Eligible(condition, ids, same, tuple((at_most_each or {}).items()), max_cost, per_cost)
         issued = self._inner.ask(
             n, at_most=at_most, eligible=limit, worker=worker, lease_seconds=lease, explain=explain
         )

@@ -137,6 +137,12 @@ def budget_left(budget: int | None, counts: Mapping[str, int]) -> int | None:
     return max(0, budget - counts["open"] - counts["told"] - counts["failed"])
 
 
+def ticket_costs(campaign: Campaign) -> list[tuple[str, float | None]]:
+    """The state and the cost of every ticket that has a cost."""
+    with campaign.store.reading() as connection:
+        return campaign.store.ticket_costs(connection)
+
+
 def snapshot(campaign: Campaign) -> Snapshot:
     """Everything the next ask depends on, at one moment."""
     with campaign.store.reading() as connection:

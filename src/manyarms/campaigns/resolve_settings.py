@@ -16,6 +16,7 @@ from manyarms.campaigns.assumptions import (
     assumed_storage,
     most_inducing,
 )
+from manyarms.campaigns.costs import check_cost_settings, costs_of
 from manyarms.campaigns.leakage import named_like_results
 from manyarms.campaigns.pool_file.source import Source
 from manyarms.campaigns.settings import AUTO, Request, Settings, option_names, policy_class
@@ -40,6 +41,7 @@ def resolve(request: Request, source: Source, pool: Pool) -> Settings:
     if goal not in GOALS:
         raise InvalidParameterError("goal", request.goal, "'maximise' or 'minimise'")
     source = source.described(pool)
+    check_cost_settings(request.cost, request.cost_budget, request.per_cost)
     prepared = _prepared(request, source, pool)
     kernel, assumptions = (
         (None, list(prepared.assumptions)) if prepared else _given_kernel(request, source, pool)
@@ -60,9 +62,12 @@ def resolve(request: Request, source: Source, pool: Pool) -> Settings:
         columns=column_spreads(prepared, source.blocks(pool.names or [])),
         engine=request.on_engine().to_plain(),
         features_chosen=request.features is not None,
+        cost_budget=None if request.cost_budget is None else positive("cost_budget", request.cost_budget),
+        per_cost=request.per_cost,
     )  # fmt: skip
     policy = settings.build_policy(None if settings.learned else NOISE_SHARE)
-    Optimizer(pool, policy, **settings.run_settings(), prepared=prepared)
+    costs = costs_of(settings, [source])
+    Optimizer(pool, policy, **settings.run_settings(), prepared=prepared, costs=costs)
     return settings
 
 

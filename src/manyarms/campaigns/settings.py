@@ -20,7 +20,7 @@ from manyarms.kernels.describe import from_description
 
 AUTO = "auto"
 _ABSTRACT = ("Policy", "Sparse")
-_TEXTS = ("pool", "id", "smiles", "bits", "goal", "kernel", "policy", "storage", "engine")
+_TEXTS = ("pool", "id", "smiles", "bits", "cost", "goal", "kernel", "policy", "storage", "engine")
 _TLS = ("engine_ca", "engine_cert", "engine_key")
 
 _FORM = ("delimiter", "encoding", "decimal", "sheet")
@@ -40,6 +40,7 @@ class Request:
     categories: tuple[str, ...] = ()
     smiles: str | None = None
     bits: str | None = None
+    cost: str | None = None
     goal: str = "maximise"
     kernel: str = AUTO
     lengthscale: str | float | tuple[float, ...] = AUTO
@@ -52,6 +53,8 @@ class Request:
     options: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     budget: int | None = None
+    cost_budget: float | None = None
+    per_cost: bool = False  # choose by value per cost
     repeats: str | int = "forbid"
     max_failures: int | None = 1  # 0 or None: failing candidates are never excluded
     storage: str = AUTO
@@ -79,7 +82,7 @@ class Request:
     def source(self) -> Source:
         """The table of candidates that this request describes."""
         where = Path(self.pool).absolute()
-        return Source(where, self.id, self.features, self.categories, self.smiles, self.bits)
+        return Source(where, self.id, self.features, self.categories, self.smiles, self.bits, cost=self.cost)
 
 
 def read_request(path: Path | None, given: Mapping[str, Any]) -> Request:
@@ -101,8 +104,9 @@ def read_request(path: Path | None, given: Mapping[str, Any]) -> Request:
     for name in (*_TEXTS, *_FORM, *_TLS):
         if not isinstance(wanted.get(name, ""), str):
             raise SettingsError(f"{name} must be text, got {shown(wanted[name])}")
-    if not isinstance(wanted.get("engine_insecure", False), bool):
-        raise SettingsError(f"engine_insecure must be true or false, got {shown(wanted['engine_insecure'])}")
+    for name in ("engine_insecure", "per_cost"):
+        if not isinstance(wanted.get(name, False), bool):
+            raise SettingsError(f"{name} must be true or false, got {shown(wanted[name])}")
     if not isinstance(wanted.get("options", {}), dict):
         raise SettingsError(f"options must be a table of NAME = VALUE, got {shown(wanted['options'])}")
     for name in ("features", "categories"):
@@ -148,6 +152,8 @@ class Settings:
     columns: tuple[tuple[str, float], ...] = ()  # name and spread of each numeric column of a learned model
     features_chosen: bool = True  # whether the user named the features; otherwise all usable columns are
     engine: dict[str, Any] | None = None  # as `EngineSettings` writes it
+    cost_budget: float | None = None  # what all tickets together may cost
+    per_cost: bool = False
 
     @property
     def on_engine(self) -> EngineSettings:

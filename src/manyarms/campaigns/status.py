@@ -8,11 +8,20 @@ from typing import Any
 from manyarms.campaigns.assumptions import assumed_units
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.certify import certificate_lines, with_batches
+from manyarms.campaigns.costs import spending, spending_lines
 from manyarms.campaigns.engine_settings import LOCAL
 from manyarms.campaigns.model_summary import model_facts, model_lines
 from manyarms.campaigns.next_batch import values_of
 from manyarms.campaigns.outlook import outlook_lines
-from manyarms.campaigns.queries import batches, best_measured, budget_left, history, snapshot, ticket_counts
+from manyarms.campaigns.queries import (
+    batches,
+    best_measured,
+    budget_left,
+    history,
+    snapshot,
+    ticket_costs,
+    ticket_counts,
+)
 from manyarms.campaigns.settings import AUTO, Settings
 from manyarms.campaigns.store.store import Snapshot
 from manyarms.campaigns.text import counted
@@ -56,6 +65,7 @@ def status(
         "seed": settings.seed,
         "budget": settings.budget,
         "budget_left": budget_left(settings.budget, counts),
+        "costs": spending(settings, ticket_costs(campaign)),
         "repeats": settings.repeats,
         "max_failures": settings.max_failures,
         "engine": settings.on_engine.where,
@@ -122,6 +132,7 @@ def status_lines(found: dict[str, Any]) -> list[tuple[str, str]]:
         ("repeats", str(found["repeats"])),
         *([("engine", found["engine"])] if found.get("engine", LOCAL) != LOCAL else []),
         ("budget", "none" if found["budget"] is None else f"{found['budget']}, {found['budget_left']} left"),
+        *spending_lines(found.get("costs")),
         ("batches", str(found["batches"])),
         ("tickets", f"{tickets['open']} open, {tickets['told']} answered, {tickets['failed']} failed, "
                     f"{tickets['forgotten']} forgotten{held}"),

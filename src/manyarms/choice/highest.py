@@ -7,6 +7,7 @@ bounds count as tied if rounding errors can explain their difference (`TIE`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from manyarms.posterior.hallucination import Hallucinated, reduced_leverage
 from manyarms.posterior.over_pool import OverPool
 from manyarms.posterior.shard import Shard, Version
 from manyarms.support.validation import Floats, Ints
+
+if TYPE_CHECKING:
+    from manyarms.choice.per_cost import GainPerCost
 
 TIE = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-6}
 _NOTHING = -np.inf
@@ -35,17 +39,23 @@ class PullsSoFar:
 
 @dataclass(frozen=True)
 class BoundRule:
-    """Which bounds are compared: width·σ̃, plus the mean unless `mean` is False."""
+    """Which bounds are compared: width·σ̃, plus the mean unless `mean` is False.
+
+    With `gain`, it is the value per cost of a mean with the standard deviation width·σ̃.
+    """
 
     width: float
     mean: bool = True
     after: PullsSoFar | None = None
+    gain: GainPerCost | None = None
 
     def of(self, shard: Shard, version: Version) -> Floats:
         """The bounds of all arms of a shard."""
         bounds = self.width * (
             version.std if self.after is None else _reduced_std(shard, version, self.after)
         )
+        if self.gain is not None:
+            return self.gain.in_shard(shard, version.values.mean, bounds)
         if self.mean:
             bounds += version.values.mean
         return bounds

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import count
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,6 +27,9 @@ from manyarms.pool.allowance import Allowance
 from manyarms.posterior.hallucination import Hallucination
 from manyarms.posterior.posterior import Posterior
 from manyarms.support.validation import Ints
+
+if TYPE_CHECKING:
+    from manyarms.choice.per_cost import ValuePerCost
 
 _FIRST_SHORTLIST = 64
 MOST_WATCHED = 1 << 16  # arms that are tracked at the same time
@@ -53,7 +57,8 @@ class LazyArgmax:
 
     `overlay` holds the hallucinated pulls, and `allowed` the number of times that each arm may still be
     chosen, which is decremented here. `lazy=False` evaluates every arm at every pick and serves as the
-    reference. `mean=False` compares width·σ̃_t alone.
+    reference. `mean=False` compares width·σ̃_t alone. With `value`, arms are compared by their value per cost,
+    where width·σ̃_t is their standard deviation.
     """
 
     def __init__(
@@ -64,11 +69,12 @@ class LazyArgmax:
         allowed: Allowance,
         lazy: bool = True,
         mean: bool = True,
+        value: ValuePerCost | None = None,
     ) -> None:
         self._overlay, self._lazy, self._allowed = overlay, lazy, allowed
         self._over_pool = posterior.state.over_pool
         self._tie = TIE[posterior.storage]
-        self._uses_mean = mean
+        self._uses_mean, self._value = mean, value
         self._spare = self._tie * posterior.state.prior_max / posterior.ridge
         self._after: PullsSoFar | None = None  # the pulls that the shards' bounds take into account
         self._pulls_then = 0  # how many these are
@@ -78,12 +84,15 @@ class LazyArgmax:
 
     def widen(self, width: float) -> None:
         """Use another width from now on; this is the only event within a batch that can raise a bound."""
-        self.width, self._rule = width, BoundRule(width, self._uses_mean, self._after)
+        self.width, self._rule = width, self._bound_rule(width, self._after)
         self._slack: float | None = None  # known once the shards have been asked
         self._shortlist: Ints = np.empty(0, dtype=np.int64)
         self._bounds = np.empty(0)  # of the shortlist
         self._next = 0
         self._outside = np.inf  # no bound outside the shortlist is higher
+
+    def _bound_rule(self, width: float, after: PullsSoFar | None) -> BoundRule:
+        return BoundRule(width, self._uses_mean, after, None if self._value is None else self._value.gain)
 
     def top(self) -> TopArm:
         """The arm with the highest current bound after which the batch can be completed."""
@@ -117,7 +126,9 @@ class LazyArgmax:
         while True:
             watched, leverage = self._overlay.watched_rows, self._overlay.watched_leverage
             bounds = self.width * np.sqrt(leverage)
-            if self._uses_mean:
+            if self._value is not None:
+                bounds = self._value.at(self._overlay.watched, watched.mean, bounds)
+            elif self._uses_mean:
                 bounds += watched.mean
             bounds[~self._open] = -np.inf
             best = float(bounds.max(initial=-np.inf))
@@ -143,7 +154,7 @@ class LazyArgmax:
     def _said_by_shards(self) -> TopArm:
         """The arm with the highest bound according to the shards, which know all pulls so far."""
         after = PullsSoFar(self._overlay.message(), next(_NUMBERS))
-        rule = BoundRule(self.width, self._uses_mean, after)
+        rule = self._bound_rule(self.width, after)
         first = peak(self._over_pool, rule, self._allowed, self._tie)
         self.widen(self.width)  # the shortlist was left in the middle of a contest
         if first.arm < 0:

@@ -16,6 +16,7 @@ from manyarms.choice.prior_draws import CorrectedPrior
 from manyarms.choice.stopping import Meter, Pick, StoppingRule
 from manyarms.choice.thompson_draws import Maximisers
 from manyarms.pool.allowance import Allowance
+from manyarms.pool.costs import ArmCosts
 from manyarms.posterior.hallucination import Hallucination
 from manyarms.posterior.posterior import Posterior
 from manyarms.support.validation import share
@@ -44,6 +45,7 @@ class BatchContext:
     lazy: bool = True
     prior: CorrectedPrior | None = None
     elimination: Elimination | None = None  # of batched pure exploration
+    costs: ArmCosts | None = None
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ class SelectionRule(Protocol):
 INITIAL_DESIGN, UPPER_BOUND, EXPLORATION = "initial design", "upper bound", "exploration"
 FINAL_BATCH, THOMPSON_DRAW, HIGHEST_MEAN = "final batch", "Thompson draw", "highest mean"
 REQUESTED, RANDOM_START, HIGHEST_VARIANCE = "requested", "random start", "highest variance"
+GAIN_PER_COST = "gain per cost"
 
 _MEAN_ALONE = BoundRule(width=0.0)
 NO_ARM_LEFT = "no arm left"
@@ -116,34 +119,43 @@ class UpperBounds:
 
     def fill(self, context: BatchContext) -> FilledBatch:
         """Repeatedly pick the highest upper bound and hallucinate the pull."""
-        meter = _started_meter(context)
         argmax = LazyArgmax(
             context.posterior, context.overlay, _widened(context), context.allowed, lazy=context.lazy
         )
-        arms: list[int] = []
-        while True:
-            top = argmax.top()
-            if top.arm < 0:
-                return _filled(context, arms, NO_ARM_LEFT, meter)
-            arms.append(top.arm)
-            reason = _reason_from_rule(context, meter, _picked(top))
-            stop = _reason_to_stop(context, len(arms), reason)
-            if stop is not None:
-                return _filled(context, arms, stop, meter)
-            context.overlay.pull(top.arm)
-            argmax.chosen(top.arm)
-            width = _widened(context)
-            if width != argmax.width:
-                argmax.widen(width)
+        return highest_first(context, argmax, _widened, UPPER_BOUND)
+
+
+def highest_first(
+    context: BatchContext, argmax: LazyArgmax, width: Callable[[BatchContext], float], why: str
+) -> FilledBatch:
+    """The arms that win the contest one after the other, each pull hallucinated, at the present width."""
+    meter = _started_meter(context)
+    arms: list[int] = []
+    while True:
+        top = argmax.top()
+        if top.arm < 0:
+            return _filled(context, arms, NO_ARM_LEFT, meter, why)
+        arms.append(top.arm)
+        reason = _reason_from_rule(context, meter, _picked(top))
+        stop = _reason_to_stop(context, len(arms), reason)
+        if stop is not None:
+            return _filled(context, arms, stop, meter, why)
+        context.overlay.pull(top.arm)
+        argmax.chosen(top.arm)
+        now = width(context)
+        if now != argmax.width:
+            argmax.widen(now)
 
 
 def _picked(top: TopArm) -> Pick:
     return Pick(top.arm, top.feedback_leverage, top.leverage)
 
 
-def _filled(context: BatchContext, arms: list[int], ended_because: str, meter: Meter) -> FilledBatch:
+def _filled(
+    context: BatchContext, arms: list[int], ended_because: str, meter: Meter, reason: str
+) -> FilledBatch:
     """A batch of highest bounds. If its size was given, its ratio is realised, not bounded by the rule."""
-    why = [UPPER_BOUND] * len(arms)
+    why = [reason] * len(arms)
     if not context.exactly or not arms:
         return FilledBatch(arms, ended_because, meter.ratio, why)
     if len(arms) == 1 and not context.overlay.pulls:  # the usual case
@@ -318,7 +330,11 @@ class ThompsonDraws:
             if not left.n_open:
                 return FilledBatch(arms, NO_ARM_LEFT, meter.ratio, [THOMPSON_DRAW] * len(arms))
             arm = maximisers.next(left)
-            while not left.confirms(arm) and left.n_open:
+            while not left.confirms(arm):
+                if context.exactly and not left.n_open:
+                    left = allowed.copy()
+                if not left.n_open:
+                    break
                 arm = maximisers.again(left)
             if not left[arm] > 0:
                 return FilledBatch(arms, NO_ARM_LEFT, meter.ratio, [THOMPSON_DRAW] * len(arms))

@@ -14,7 +14,7 @@ import typer
 from manyarms.campaigns.access import CampaignAccess, Eligible
 from manyarms.campaigns.batch_file import EXPLAINED, batch_lines, write_batch
 from manyarms.campaigns.eligible import ids_in_file
-from manyarms.campaigns.orders import Issued
+from manyarms.campaigns.orders import COST_COLUMNS, Issued
 from manyarms.campaigns.text import counted, masked, one_line
 from manyarms.cli.opening import opened
 from manyarms.cli.output import (
@@ -85,6 +85,18 @@ Explain = Annotated[
         "also in the file and in JSON.",
     ),
 ]
+MaxCost = Annotated[
+    float | None,
+    typer.Option(help="What this batch may cost at most, in a campaign with costs.", show_default="no limit"),
+]
+PerCost = Annotated[
+    bool | None,
+    typer.Option(
+        "--per-cost/--by-bounds",
+        help="Choose this batch by expected improvement per unit of cost, or by upper bounds.",
+        show_default="as the campaign was created",
+    ),
+]
 Worker = Annotated[str | None, typer.Option(help="Name of whoever measures the batch, stored with it.")]
 
 
@@ -103,6 +115,8 @@ def ask(
     eligible: Condition = None,
     eligible_ids: EligibleIds = None,
     same: Same = None,
+    max_cost: MaxCost = None,
+    per_cost: PerCost = None,
     force: ForceOption = False,
     pool: PoolOption = None,
     engine: EngineOption = None,
@@ -126,7 +140,7 @@ def ask(
             delivery(issued)
         else:
             listed = None if eligible_ids is None else ids_in_file(eligible_ids, found.form.id_column)
-            limits = Eligible(eligible, listed, same, most_each)
+            limits = Eligible(eligible, listed, same, most_each, max_cost, per_cost)
             try:
                 issued = found.ask(
                     n,
@@ -205,6 +219,10 @@ def _plain(issued: Issued) -> dict[str, Any]:
     plain = asdict(issued)
     if issued.explanation is None:
         del plain["explanation"]
+    if issued.cost is None:
+        del plain["cost"], plain["gain"]
+    else:
+        plain["gain_per_cost"] = issued.gain_per_cost
     return {"ticket": plain.pop("code"), "number": plain.pop("ticket"), **plain}
 
 
@@ -220,5 +238,6 @@ def _show_batch(issued: list[Issued], campaign: str, id_column: str, out: Path |
         own = list(issued[0].columns)[:SHOWN_COLUMNS] if issued else []
         if any(each.explanation for each in issued):
             own = [name for name in EXPLAINED if any(line[name] for line in lines)]
-        header = ["ticket", id_column, *own, "predicted_mean", "predicted_sd", "reason"]
+        costs = [name for name in COST_COLUMNS if any(each.cost for each in issued)]
+        header = ["ticket", id_column, *own, "predicted_mean", "predicted_sd", *costs, "reason"]
         print_table(header, [[line.get(name, line.get(f"pool.{name}")) for name in header] for line in lines])

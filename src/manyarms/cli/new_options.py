@@ -62,6 +62,12 @@ Bits = Annotated[
     _option("--bits", panel=_TABLE,
             help="Column of bit strings such as 01101, all of one length, used instead of features."),
 ]  # fmt: skip
+Cost = Annotated[
+    str | None,
+    _option("--cost", panel=_TABLE, default="trials cost alike",
+            help="Column with what a trial of each candidate costs, in any unit (docs/costs.md). It is a "
+            "feature only if --features names it."),
+]  # fmt: skip
 Delimiter = Annotated[
     str | None,
     _option("--delimiter", panel=_TABLE, help="Character between the cells of a text table; 'tab' for tabs.",
@@ -141,6 +147,16 @@ Budget = Annotated[
     int | None,
     _option("--budget", panel=_LIMITS, help="Largest number of tickets to hand out.", default="no limit"),
 ]
+CostBudget = Annotated[
+    float | None,
+    _option("--cost-budget", panel=_LIMITS, help="With --cost: what all tickets together may cost.",
+            default="no limit"),
+]  # fmt: skip
+PerCost = Annotated[
+    bool | None,
+    typer.Option("--per-cost", rich_help_panel=_POLICY, show_default=False,
+                 help="With --cost: choose by expected improvement per unit of cost, not by upper bounds."),
+]  # fmt: skip
 Repeats = Annotated[
     str | None,
     _option("--repeats", panel=_LIMITS, default=Request.repeats,

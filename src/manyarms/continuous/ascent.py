@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from manyarms.continuous.acquisition import Acquisition
+from manyarms.choice.acquisition import Acquisition
 from manyarms.continuous.box import Box
 from manyarms.continuous.surface import Surface
 from manyarms.support.validation import Floats, Ints

@@ -10,9 +10,9 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from manyarms.choice.acquisition import Acquisition, LogExpectedImprovement, UpperBound
 from manyarms.choice.selection import EXPLORATION, INITIAL_DESIGN, UPPER_BOUND, FilledBatch
 from manyarms.continuous import learned
-from manyarms.continuous.acquisition import Acquisition, LogExpectedImprovement, UpperBound
 from manyarms.continuous.ascent import Hill
 from manyarms.continuous.box import Box
 from manyarms.continuous.choosing import Batching, BoxRun, out_of_use, tried

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from manyarms.continuous.acquisition import Acquisition
+from manyarms.choice.acquisition import Acquisition
 from manyarms.continuous.ascent import Hill, highest
 from manyarms.continuous.box import Box
 from manyarms.continuous.surface import Surface

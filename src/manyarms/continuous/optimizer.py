@@ -76,12 +76,15 @@ class BoxOptimizer(Optimizer):
         minimize: bool = False,
         prepared: None = None,
         engine: Engine | None = None,
+        costs: None = None,
         parts: int = 3,
         max_depth: int | None = None,
         max_splits: int = 30,
     ) -> None:
         if prepared is not None:
             raise InvalidParameterError("prepared", prepared, "left out for a box")
+        if costs is not None:
+            raise InvalidParameterError("costs", costs, "left out for a box")
         policy = _suitable(default_policy() if policy is None else policy, pool, repeats)
         centre = pool.points(np.full((1, len(pool)), 0.5))
         start = Pool(centre)
@@ -109,14 +112,17 @@ class BoxOptimizer(Optimizer):
         at_most: int | None = None,
         eligible: ArrayLike | None = None,
         structure: BatchStructure | None = None,
+        max_cost: float | None = None,
+        per_cost: bool | None = None,
     ) -> Batch:
         """The next points to evaluate, each with a ticket; `points(batch)` gives them as rows.
 
         n: ask for exactly n points. Without n, the policy's stopping rule ends the batch.
         at_most: the largest size of a batch that the stopping rule ends.
-        eligible, structure: must be left out.
+        eligible, structure, max_cost, per_cost: must be left out.
         """
-        for name, given in (("eligible", eligible), ("structure", structure)):
+        unused = {"eligible": eligible, "structure": structure, "max_cost": max_cost, "per_cost": per_cost}
+        for name, given in unused.items():
             if given is not None:
                 raise InvalidParameterError(name, given, "left out for a box")
         started = time.perf_counter()
@@ -157,7 +163,9 @@ class BoxOptimizer(Optimizer):
             return self._state
         return with_more_arms(self._context, self._state, context.pool)[1]
 
-    def add_arms(self, features: Any, ids: Sequence[Hashable] | None = None) -> Ints:
+    def add_arms(
+        self, features: Any, ids: Sequence[Hashable] | None = None, *, costs: ArrayLike | None = None
+    ) -> Ints:
         """Not for a box, which contains every point already."""
         raise InvalidParameterError("add_arms", features, "left out for a box, which contains every point")
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial, TrialState
 
-from manyarms.continuous.acquisition import LogExpectedImprovement
+from manyarms.choice.acquisition import LogExpectedImprovement
 from manyarms.errors import NothingToAskError
 from manyarms.learning.initial_design import design_size
 from manyarms.optuna.space import Params, Space

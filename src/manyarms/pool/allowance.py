@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from manyarms.pool.completion import Cells, Completion
+from manyarms.pool.costs import CostLimit
+from manyarms.pool.purse import Purse
 from manyarms.support.validation import Floats, Ints
 
 _NO_ARMS, _NO_LIMITS = np.empty(0, dtype=np.int64), np.empty(0)
@@ -56,8 +58,9 @@ class Allowance:
 
     Most arms share one number; the others are exceptions. A `mask` that the caller gives excludes arms. With
     `limits`, a group of arms is excluded as soon as enough of them have been chosen. With several limits, an
-    arm may also leave a batch of `needed` arms that cannot be completed; `confirms` says so. Only the mask
-    and the groups of the limits, if there are any, have the size of the pool.
+    arm may also leave a batch of `needed` arms that cannot be completed; `confirms` says so, also of an arm
+    that costs more than `cost_limit` leaves for it. Only the mask, the groups of the limits and the costs, if
+    there are any, have the size of the pool.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class Allowance:
         mask: NDArray[np.bool_] | None = None,
         limits: Sequence[GroupLimit] = (),
         needed: int = 0,
+        cost_limit: CostLimit | None = None,
     ) -> None:
         self.n_arms, self.times, self.mask = n_arms, times, mask
         self._changed: dict[int, float] = {}  # what `take` and `close` changed
@@ -83,6 +87,10 @@ class Allowance:
             self._limits = np.fromiter(given.values(), dtype=np.float64, count=len(given))[order]
         self._needed = needed
         self._completion = self._begun() if len(self._limited) > 1 and needed > 1 else None
+        self._purse: Purse | None = None
+        if cost_limit is not None:
+            self._purse = Purse(cost_limit, max(needed, 1), self._open_flags, self._times_of)
+            self._close_costly()
 
     def _begun(self) -> Completion:
         """What is needed to complete the batch, before any arm was chosen."""
@@ -116,13 +124,16 @@ class Allowance:
         other._changed = dict(self._changed)
         other._taken = tuple(taken.copy() for taken in self._taken)
         other._completion = self._completion and self._completion.copy()
+        other._purse = self._purse and self._purse.copy()
         return other
 
     def __getitem__(self, arm: int) -> float:
         if self.mask is not None and not self.mask[arm]:
             return 0.0
         limited = zip(self._limited, self._taken, strict=True)
-        rooms = [limit.most - int(taken[limit.groups[arm]]) for limit, taken in limited]
+        rooms: list[float] = [limit.most - int(taken[limit.groups[arm]]) for limit, taken in limited]
+        if self._purse is not None:
+            rooms.append(max(self._purse.times(arm), 1.0))  # `confirms` says whether even one is too many
         return min([self._times_of(int(arm)), *rooms])
 
     def close(self, arms: Iterable[int]) -> None:
@@ -132,10 +143,19 @@ class Allowance:
             for arm in closed:
                 if self.mask is None or self.mask[arm]:
                     self._completion.fewer(arm, int(min(self._times_of(arm), self._needed)))
+        if self._purse is not None:
+            for arm in closed:
+                self._purse.close(arm)
         self._changed |= closed
 
     def confirms(self, arm: int) -> bool:
-        """Whether the batch can be completed after this arm; if not, the arm is excluded."""
+        """Whether the batch can be completed after this arm; if not, the arm is excluded.
+
+        If the arm costs too much, so does every arm that costs more, and all of these are excluded.
+        """
+        if self._purse is not None and not self._purse.times(arm) > 0:
+            self._close_costly()
+            return False
         now = self._completion
         if now is None or now.allows(arm):
             return True
@@ -143,9 +163,18 @@ class Allowance:
         self.mask = open_cells if self.mask is None else self.mask & open_cells
         return False
 
+    def _close_costly(self) -> None:
+        """Exclude the arms that cost more than there is room for."""
+        assert self._purse is not None
+        cheap = self._purse.costs <= self._purse.room
+        if not cheap.all():
+            self.mask = cheap if self.mask is None else self.mask & cheap
+
     def take(self, arms: Iterable[int]) -> None:
         """Count each of these arms as chosen once more."""
         for arm in arms:
+            if self._purse is not None:
+                self._purse.take(int(arm))
             now = self._times_of(int(arm))
             if now != math.inf:
                 self._changed[int(arm)] = now - 1.0
@@ -182,7 +211,12 @@ class Allowance:
 
     def allows(self, n: int) -> bool:
         """Whether so many pulls are allowed, as many as the batch was said to need if there are limits."""
-        return self.total >= n and (self._completion is None or self._completion.possible)
+        possible = self._completion is None or self._completion.possible
+        return self.total >= n and possible and (self._purse is None or self._purse.possible)
+
+    def cheapest_total(self, n: int) -> float:
+        """What the n cheapest pulls cost that are allowed; n is at most the number that was needed."""
+        return 0.0 if self._purse is None else self._purse.cheapest_total(n)
 
     @property
     def total(self) -> float:
@@ -249,4 +283,7 @@ class Allowance:
         return np.asarray(np.sort(np.concatenate([arms, changed[(now > 0) != ordinary]])))
 
     def _open_list(self) -> Ints:
-        return np.flatnonzero(self.within(0, self.n_arms).flags(self.n_arms))
+        return np.flatnonzero(self._open_flags(0, self.n_arms))
+
+    def _open_flags(self, first: int, stop: int) -> NDArray[np.bool_]:
+        return self.within(first, stop).flags(stop - first)

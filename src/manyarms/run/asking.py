@@ -13,6 +13,7 @@ from manyarms.choice.exploration import WithExploration
 from manyarms.choice.final_batch import FinalBatch
 from manyarms.choice.selection import (
     INITIAL_DESIGN,
+    NO_ARM_LEFT,
     REQUESTED,
     BatchContext,
     FilledBatch,
@@ -25,17 +26,20 @@ from manyarms.choice.selection import (
 from manyarms.errors import BudgetSpentError, InvalidParameterError, NothingToAskError
 from manyarms.learning import design_size, initial_design
 from manyarms.pool.allowance import Allowance
+from manyarms.pool.costs import CostLimit
 from manyarms.posterior.hallucination import Hallucination
 from manyarms.run.batch_structure import FREE, BatchStructure, CheckedStructure
 from manyarms.run.common_group import TYPICAL_SIZE, best_group, group_of_most, groups_with
-from manyarms.run.context import RunContext
+from manyarms.run.context import RunContext, check_per_cost
 from manyarms.run.eligibility import Eligibility, eligibility
 from manyarms.run.eliminating import with_elimination
 from manyarms.run.feedback import with_feedback
 from manyarms.run.state import RunState
 from manyarms.run.trace import Batch, read_only, unanswered
 from manyarms.support.frozen import changed
-from manyarms.support.validation import count
+from manyarms.support.validation import count, positive
+
+COST_LIMIT = "cost limit"  # why a batch ended that the money did not suffice to continue
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,8 @@ class BatchRequest:
     structure: CheckedStructure = FREE
     eligible: Any = None  # as the caller gave it
     groups: tuple[int, ...] = ()  # those of `structure.same` that have enough arms
+    cost_limit: CostLimit | None = None
+    per_cost: bool = False
 
     @property
     def size(self) -> int:
@@ -67,6 +73,7 @@ class BatchRequest:
             size=self.size,
             structure=self.structure,
             group=group,
+            cost_limit=self.cost_limit,
         )
 
 
@@ -77,14 +84,20 @@ def request(
     at_most: int | None,
     eligible: Any,
     structure: BatchStructure | None = None,
+    max_cost: float | None = None,
+    per_cost: bool | None = None,
 ) -> BatchRequest:
-    """The request described by the arguments of `Optimizer.ask`, checked against budget and pool."""
+    """The request described by the arguments of `Optimizer.ask`, checked against budgets and pool."""
     limit, exactly, final = requested_size(context, state, n, at_most)
     if structure is not None and not isinstance(structure, BatchStructure):
         raise InvalidParameterError("structure", structure, "a manyarms.BatchStructure")
     rules = FREE if structure is None else structure.on(context.pool)
     anywhere = Eligibility.of_everything(context.pool.n_arms)
-    wanted = BatchRequest(limit, exactly, anywhere, final, rules, eligible)
+    wanted = BatchRequest(
+        limit, exactly, anywhere, final, rules, eligible,
+        cost_limit=_cost_limit(context, state, max_cost), per_cost=_per_cost(context, per_cost),
+    )  # fmt: skip
+    _check_together(wanted)
     allowed = wanted.within(context, state, None)
     allowed.check(limit, exactly)
     wanted = changed(wanted, eligibility=allowed)
@@ -94,6 +107,41 @@ def request(
         rules.same, allowed.allowance, lambda group: wanted.within(context, state, group), wanted.size
     )
     return replace(wanted, groups=groups)
+
+
+def _cost_limit(context: RunContext, state: RunState, max_cost: float | None) -> CostLimit | None:
+    """The limit on the cost of this batch, from the budget and from `max_cost`."""
+    if max_cost is not None:
+        max_cost = positive("max_cost", max_cost)
+        if context.costs is None:
+            raise InvalidParameterError("max_cost", max_cost, "left out in a run without costs")
+    return None if context.costs is None else context.costs.limit(state.cost_spent, max_cost)
+
+
+def _per_cost(context: RunContext, given: bool | None) -> bool:
+    """Whether this batch is chosen by value per cost."""
+    if given is None:
+        return context.costs is not None and context.costs.per_cost
+    if not isinstance(given, bool):
+        raise InvalidParameterError("per_cost", given, "True, False or None")
+    if given and context.costs is None:
+        raise InvalidParameterError("per_cost", given, "left out in a run without costs")
+    if given:
+        check_per_cost(context.policy)
+    return given
+
+
+def _check_together(wanted: BatchRequest) -> None:
+    """Refuse exactly n arms under limits on labels and a limit on the cost, unless the cost cannot exceed it.
+
+    Whether such a batch can be completed is not decided here: it is a knapsack problem with groups.
+    """
+    limit = wanted.cost_limit
+    if limit is None or not wanted.structure.limits or wanted.size <= 1:
+        return
+    if wanted.size * float(limit.costs.max()) > limit.room:
+        rule = "left out (at_most can be given) where labels and the cost of a batch are both limited"
+        raise InvalidParameterError("n", wanted.size, rule)
 
 
 def requested_size(
@@ -124,6 +172,8 @@ def asked(context: RunContext, state: RunState, wanted: BatchRequest) -> tuple[R
     width = state.belief.width()
     wanted = _in_one_group(context, state, wanted, width)
     filled = _filled(context, state, wanted, width)
+    if filled.ended_because == NO_ARM_LEFT and wanted.eligibility.ended_by_costs(filled.arms):
+        filled = replace(filled, ended_because=COST_LIMIT)
     if wanted.structure.limits and len(filled.arms) < wanted.size:
         raise NothingToAskError(
             f"{wanted.size} arms were asked for, but after {len(filled.arms)} of them the limits on arms "
@@ -174,17 +224,20 @@ def handed_out(
         seconds=time.perf_counter() - started,
         why=why,
     )
+    costs = context.costs
     after = changed(
         state,
         tickets=later,
+        cost_spent=state.cost_spent + (0.0 if costs is None else costs.total(arms)),
         trace=state.trace.with_batch(record),
         elimination=filled.elimination,
         n_batches=state.n_batches + 1,
     )
     ids = context.pool.ids_of(arms)
     return after, Batch(
-        arms=arms, ids=ids, tickets=tickets, ended_because=filled.ended_because, ratio=filled.ratio, why=why
-    )
+        arms=arms, ids=ids, tickets=tickets, ended_because=filled.ended_because, ratio=filled.ratio, why=why,
+        costs=None if costs is None else costs.values[arms],
+    )  # fmt: skip
 
 
 def _filled(context: RunContext, state: RunState, wanted: BatchRequest, width: float) -> FilledBatch:
@@ -206,28 +259,35 @@ def _filled(context: RunContext, state: RunState, wanted: BatchRequest, width: f
         lazy=context.lazy,
         prior=belief.prior,
         elimination=state.elimination,
+        costs=context.costs,
     )
     size = wanted.limit - len(allowed.first) if wanted.exactly and wanted.limit is not None else None
-    rule = _selection_rule(context, state, allowed.others, size, wanted.final)
+    rule = _selection_rule(context, state, allowed.others, size, wanted)
     first = tuple(allowed.first.tolist())
     return (StartWith(first, rule, REQUESTED) if first else rule).fill(batch)
 
 
 def _selection_rule(
-    context: RunContext, state: RunState, allowed: Allowance, size: int | None, final: bool
+    context: RunContext, state: RunState, allowed: Allowance, size: int | None, wanted: BatchRequest
 ) -> SelectionRule:
     """The initial design until it has been handed out; then, once there are results, the policy's rule.
 
     A batch of a given size that is larger than the rest of the design is filled up by the policy. The final
     batch ignores the design. With a learned model's practical width, large batches have exploration arms.
+    Neither holds if arms are chosen by value per cost.
     """
+    final = wanted.final and not wanted.per_cost
     if state.elimination is not None:
         return state.belief.policy.selection_rule()
     left = () if final and state.belief.state.pulls else _left_of_design(state, allowed)
     if not state.belief.state.pulls:
         return FromDesign(left) if left else UniformStart()
     rule = state.belief.policy.selection_rule()
-    if isinstance(rule, UpperBounds) and context.uses_practical_width:
+    if wanted.per_cost:
+        from manyarms.choice.best_per_cost import BestPerCost  # imported when it is needed
+
+        rule = BestPerCost()
+    elif isinstance(rule, UpperBounds) and context.uses_practical_width:
         rule = FinalBatch(rule) if final else WithExploration(rule)
     if not left:
         return rule
@@ -249,7 +309,7 @@ def _with_design(context: RunContext, state: RunState, at_least: int | None) -> 
     prepared = context.prepared
     if prepared is None or state.design is not None:
         return state
-    size = max(design_size(prepared, context.budget), min(at_least or 0, context.pool.n_arms))
+    size = max(design_size(prepared, context.planned_pulls), min(at_least or 0, context.pool.n_arms))
     if len(state.history) >= size:
         return replace(state, design=())
     drawn = initial_design(prepared, size, context.streams.at("design"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from manyarms.errors import CheckpointError, ManyarmsError, OutputError
 from manyarms.learning import Prepared, model_from
 from manyarms.policies import Policy
 from manyarms.policies.plain import matching_policy, policy_from_plain, policy_to_plain
+from manyarms.pool.costs import ArmCosts
 from manyarms.pool.pool import Pool
 from manyarms.run.belief import Belief
 from manyarms.run.context import RunContext
@@ -40,6 +42,7 @@ def save(context: RunContext, state: RunState, path: Path, domain: Mapping[str, 
         **context_to_plain(context),
         "state": state.to_plain(),
         **({} if domain is None else {"domain": domain}),
+        **({} if context.costs is None else {"costs": context.costs.to_plain()}),
     }
     if path.is_file() and not _is_replaceable(path):
         raise CheckpointError(f"{path}: cannot be written: the file exists and is not a saved run")
@@ -89,6 +92,8 @@ def restored(
             fitted = policy if policy.kernel == "auto" else policy.on(pool)
             policy = matching_policy(fitted, plain["policy"], str(path))
         context, state = started(pool, policy, plain, engine, prepare)
+        if "costs" in plain:
+            context = replace(context, costs=ArmCosts.from_plain(plain["costs"], pool.n_arms))
         return context, state.from_plain(plain["state"])
     except ManyarmsError:
         raise

@@ -36,6 +36,8 @@ def conditions_of(context: RunContext, state: RunState, *, proved: bool) -> tupl
     if not proved:
         return (Condition(_estimated_from(state), ASSUMED, BOUNDS),)
     found = [*_of_the_bounds(state), _width(state.belief.policy), _repeats(context)]
+    if context.costs is not None:
+        found.append(Condition("costs neither limit nor guide the choice of arms", FAILS, RATE))
     if 0 < state.n_batches == len(state.trace.batches):  # the trace is complete
         requested = sum(record.ended_because == REQUESTED_SIZE for record in state.trace.batches)
         found.append(batches_condition(requested))

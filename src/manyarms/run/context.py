@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from manyarms.choice.selection import UpperBounds
 from manyarms.engines.base import Engine
 from manyarms.engines.local import DEFAULT
 from manyarms.errors import InvalidParameterError, UnsuitableKernelError
 from manyarms.learning import Prepared, prepare
 from manyarms.learning.prepared_pool import takes
 from manyarms.policies import BPE, Policy, default_policy
+from manyarms.pool.costs import ArmCosts, Costs
 from manyarms.pool.pool import Pool
 from manyarms.posterior.storage import AUTO, automatic_storage
 from manyarms.run.eligibility import repeats_setting
@@ -42,6 +44,7 @@ class RunContext:
     minimize: bool
     prepared: Prepared | None
     engine: Engine = DEFAULT
+    costs: ArmCosts | None = None
 
     @classmethod
     def checked(
@@ -58,6 +61,7 @@ class RunContext:
         minimize: bool = False,
         prepared: Prepared | None = None,
         engine: Engine | None = None,
+        costs: Costs | None = None,
     ) -> RunContext:
         """The context for these settings, which are those of `Optimizer`, after checking them."""
         if not isinstance(pool, Pool):
@@ -85,6 +89,7 @@ class RunContext:
             minimize=minimize,
             prepared=_prepared(pool, policy, prepared) if learned else None,
             engine=_engine(engine),
+            costs=_checked_costs(costs, pool, policy),
         )
 
     @property
@@ -130,6 +135,12 @@ class RunContext:
         more = self.prepared.encode(pool.features[self.pool.n_arms :])
         return self.prepared.suits(more) and takes(policy.covariance, more)
 
+    @property
+    def planned_pulls(self) -> int | None:
+        """The number of pulls that the budgets allow, the cost budget at the average cost; None: no limit."""
+        paid = None if self.costs is None else self.costs.pulls()
+        return min((each for each in (self.budget, paid) if each is not None), default=None)
+
     def extended(self, pool: Pool) -> RunContext:
         """The context on a pool with additional arms, which are encoded like the present ones."""
         if self.prepared is None:
@@ -155,6 +166,23 @@ def checked_budget(policy: Policy, budget: int | None) -> int | None:
         rule = f"at most {policy.horizon}, the horizon that BPE plans its batches for"
         raise InvalidParameterError("budget", budget, rule)
     return budget
+
+
+def _checked_costs(costs: Costs | None, pool: Pool, policy: Policy) -> ArmCosts | None:
+    if costs is None:
+        return None
+    if not isinstance(costs, Costs):
+        raise InvalidParameterError("costs", costs, "a manyarms.Costs")
+    if costs.per_cost:
+        check_per_cost(policy)
+    return costs.on(pool)
+
+
+def check_per_cost(policy: Policy) -> None:
+    """Raise an error unless arms can be chosen by value per cost in place of this policy's upper bounds."""
+    if not isinstance(policy.selection_rule(), UpperBounds):
+        rule = "used with a policy that chooses by upper bounds, such as manyarms.BBKB()"
+        raise InvalidParameterError("per_cost", type(policy).__name__, rule)
 
 
 def _engine(engine: Engine | None) -> Engine:

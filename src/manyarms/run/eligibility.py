@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from manyarms.errors import InvalidParameterError, NothingToAskError
+from manyarms.errors import BudgetSpentError, CostLimitError, InvalidParameterError, NothingToAskError
 from manyarms.pool.allowance import Allowance
+from manyarms.pool.costs import CostLimit
 from manyarms.pool.pool import Pool
 from manyarms.posterior.history import History
 from manyarms.run.batch_structure import FREE, CheckedStructure
@@ -34,11 +35,14 @@ class Eligibility:
     """For one batch: how often each arm may be chosen, and which arms must be chosen first.
 
     `first` are the untried arms, if there are fewer of them than the batch needs; otherwise it is empty.
+    `free` is the allowance without the limit on the cost of the batch, if there is one.
     """
 
     allowance: Allowance  # the number of times that each arm may be chosen
     first: Ints
     used_up: bool  # whether arms may be excluded because of earlier pulls or failures
+    free: Allowance | None = None
+    cost_limit: CostLimit | None = None
 
     @classmethod
     def of_everything(cls, n_arms: int) -> Eligibility:
@@ -47,7 +51,8 @@ class Eligibility:
 
     def check(self, limit: int | None, exactly: bool) -> None:
         """Raise an error if no arm may be chosen, or fewer than a batch of exactly this size needs."""
-        possible = self.allowance.total
+        allowance = self.allowance if self.free is None else self.free
+        possible = allowance.total
         if possible <= 0:
             raise NothingToAskError(
                 "no arm may be chosen: every arm has been used up, has failed too often or is not eligible"
@@ -58,11 +63,32 @@ class Eligibility:
             raise NothingToAskError(
                 f"{limit} arms were asked for, but only {int(possible)} pulls are allowed"
             )
-        if exactly and limit is not None and not self.allowance.allows(limit):
+        if exactly and limit is not None and not allowance.allows(limit):
             raise NothingToAskError(
                 f"{limit} arms were asked for, but no {limit} arms satisfy all limits on arms with the same "
                 "label together: ask for fewer, or raise a limit"
             )
+        if self.cost_limit is not None:
+            self._check_costs(self.cost_limit, limit if exactly and limit is not None else 1)
+
+    def _check_costs(self, limit: CostLimit, size: int) -> None:
+        one, together = self.allowance.cheapest_total(1), self.allowance.cheapest_total(size)
+        if one > limit.room:
+            text = f"{limit.source}, but the cheapest arm that may be chosen costs {one:.6g}"
+            raise (BudgetSpentError if limit.of_budget else CostLimitError)(text)
+        if together > limit.room:
+            raise CostLimitError(
+                f"{size} arms were asked for, which cost at least {together:.6g} together, "
+                f"but {limit.source}: ask for fewer, or for at most so many"
+            )
+
+    def ended_by_costs(self, arms: list[int]) -> bool:
+        """Whether more arms could have been chosen after these if they had cost nothing."""
+        if self.free is None:
+            return False
+        left = self.free.copy()
+        left.take(arms)
+        return left.n_open > 0
 
     @property
     def others(self) -> Allowance:
@@ -85,36 +111,43 @@ def eligibility(
     size: int,
     structure: CheckedStructure = FREE,
     group: int | None = None,
+    cost_limit: CostLimit | None = None,
 ) -> Eligibility:
     """The eligibility for a batch of at least `size` arms; the settings are those of `Optimizer`.
 
-    `group` is the group that all arms must belong to, one of those of `structure.same`.
+    `group` is the group that all arms must belong to, one of those of `structure.same`. Costs do not change
+    which arms are untried: under "fresh", an untried arm that costs too much does not let others come again.
     """
     no_arms, n_arms = np.empty(0, dtype=np.int64), pool.n_arms
     used_up = repeats != "allow" or bool(tickets.failures)
-    mask = None if eligible is None else _mask(eligible, pool)
-    if group is not None and structure.same is not None:
-        inside = structure.same.numbers == group
-        mask = inside if mask is None else mask & inside
+    mask = _mask_in_group(eligible, pool, structure, group)
     most_failures = math.inf if max_failures is None else max_failures
     failed = {arm: 0.0 for arm, times in tickets.failures.items() if times >= most_failures}
-    if repeats in ("allow", "fresh"):
-        again = Allowance(n_arms, exceptions=failed, mask=mask, limits=structure.limits, needed=size)
-    else:
+
+    def allowance(times: float, exceptions: dict[int, float], limit: CostLimit | None = None) -> Allowance:
+        return Allowance(
+            n_arms, times, exceptions=exceptions, mask=mask, limits=structure.limits, needed=size,
+            cost_limit=limit,
+        )  # fmt: skip
+
+    def settled(times: float, exceptions: dict[int, float]) -> Eligibility:
+        free = allowance(times, exceptions)
+        if cost_limit is None:
+            return Eligibility(free, no_arms, used_up)
+        return Eligibility(allowance(times, exceptions, cost_limit), no_arms, used_up, free, cost_limit)
+
+    if repeats not in ("allow", "fresh"):
         most = 1.0 if repeats == "forbid" else float(repeats)
-        left = {arm: most - pulls for arm, pulls in _pulls(history, tickets).items()}
-        allowance = Allowance(
-            n_arms, most, exceptions=left | failed, mask=mask, limits=structure.limits, needed=size
-        )
-        return Eligibility(allowance, no_arms, used_up)
+        return settled(most, {arm: most - pulls for arm, pulls in _pulls(history, tickets).items()} | failed)
     if repeats == "allow":
-        return Eligibility(again, no_arms, used_up)
+        return settled(math.inf, failed)
     tried = dict.fromkeys([*history.arms.tolist(), *tickets.pending.values()], 0.0)
-    fresh = Allowance(n_arms, 1.0, exceptions=tried | failed, mask=mask, limits=structure.limits, needed=size)
+    fresh = allowance(1.0, tried | failed)
     if fresh.allows(size):
-        return Eligibility(fresh, no_arms, used_up)
-    first = again.copy().take_possible(fresh.open_arms().tolist())
-    return Eligibility(again, np.array(first, dtype=np.int64), used_up)
+        return settled(1.0, tried | failed)
+    again = settled(math.inf, failed)
+    first = again.allowance.copy().take_possible(fresh.open_arms().tolist())
+    return replace(again, first=np.array(first, dtype=np.int64))
 
 
 def _pulls(history: History, tickets: Tickets) -> dict[int, float]:
@@ -123,6 +156,17 @@ def _pulls(history: History, tickets: Tickets) -> dict[int, float]:
     for arm, times in tickets.pending_counts().items():
         pulls[arm] = pulls.get(arm, 0.0) + times
     return pulls
+
+
+def _mask_in_group(
+    eligible: Any, pool: Pool, structure: CheckedStructure, group: int | None
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]] | None:
+    """The arms that are eligible and in this group; None: all of them."""
+    mask = None if eligible is None else _mask(eligible, pool)
+    if group is None or structure.same is None:
+        return mask
+    inside = np.asarray(structure.same.numbers == group)
+    return inside if mask is None else np.asarray(mask & inside)
 
 
 def _mask(eligible: Any, pool: Pool) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -104,6 +104,7 @@ def trials(run: Run) -> Columns:
         "why": [why for record in records for why in record.why],
         "state": states,
         "reward": rewards,
+        **({} if run.context.costs is None else {"cost": run.context.costs.values[arms]}),
     }
 
 

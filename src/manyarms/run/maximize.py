@@ -12,6 +12,7 @@ import numpy as np
 
 from manyarms.errors import (
     AllFailedError,
+    BudgetSpentError,
     InvalidParameterError,
     ManyarmsError,
     NothingToAskError,
@@ -22,6 +23,7 @@ from manyarms.pool.pool import Pool
 from manyarms.run.best import Best
 from manyarms.run.domains import Domain
 from manyarms.run.optimizer import Optimizer
+from manyarms.run.trace import Batch
 from manyarms.support.interrupts import deferred_interrupts
 from manyarms.support.validation import Floats, Ints, count, non_negative
 
@@ -96,7 +98,8 @@ def maximize(
     resume: the result of a call that stopped early; it continues on the same pool up to `budget`.
     until_gap: stop before the budget is spent when the gap of `Optimizer.certificate` is at most this. With a
         learned model the gap is an estimate.
-    settings: further settings of `Optimizer`. With `resume`, policy and settings must be left out.
+    settings: further settings of `Optimizer`. With `resume`, policy and settings must be left out. With
+        `costs`, the run also ends when nothing is left that the cost budget can pay for.
 
     Ctrl-C returns the result so far, and `RunStoppedError` contains it if a worker, the executor or the
     progress function fails. Both can be resumed.
@@ -200,8 +203,8 @@ def _loop(
     in_a_row = 0
     while run.pending or (run.spent < budget and not _is_gap_reached(run, until_gap)):
         with deferred_interrupts():
-            if not run.pending:
-                run.ask()
+            if not run.pending and _asked(run) is None:
+                return
         outcomes = _evaluate(run, f, executor, failures)
         in_a_row = in_a_row + len(outcomes) if all(outcomes) else 0
         if report is not None:
@@ -230,7 +233,9 @@ def _loop_without_waiting(
                 if _is_gap_reached(run, until_gap):
                     break
                 with deferred_interrupts():
-                    batch = run.ask()
+                    batch = _asked(run)
+                if batch is None:
+                    break
                 running[executor.submit(f, _arm_of(run, int(batch.arms[0])))] = int(batch.tickets[0])
             if not running:
                 return
@@ -246,6 +251,16 @@ def _loop_without_waiting(
         for future in running:
             future.cancel()
         raise
+
+
+def _asked(run: Optimizer) -> Batch | None:
+    """The next batch; None if the cost budget pays for no other arm."""
+    try:
+        return run.ask()
+    except BudgetSpentError:
+        if run.cost_budget is None:
+            raise
+        return None
 
 
 def _arm_of(run: Optimizer, arm: int) -> Arm:

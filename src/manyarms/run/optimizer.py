@@ -21,9 +21,10 @@ from manyarms.choice.prior_draws import CorrectedPrior
 from manyarms.choice.prior_features import prior_over
 from manyarms.choice.thompson_draws import FunctionDraws, draw_functions
 from manyarms.engines.base import Engine
-from manyarms.errors import NoResultsError
+from manyarms.errors import InvalidParameterError, NoResultsError
 from manyarms.learning import LearnedModel, Prepared
 from manyarms.policies import Policy
+from manyarms.pool.costs import Costs
 from manyarms.pool.pool import Pool
 from manyarms.posterior.history import History
 from manyarms.posterior.posterior import Posterior
@@ -38,6 +39,7 @@ from manyarms.run.feedback import with_feedback, with_oversampling
 from manyarms.run.frames import Frames
 from manyarms.run.growing import with_more_arms
 from manyarms.run.reward_scale import RewardScale
+from manyarms.run.spending import Spending
 from manyarms.run.state import RunState
 from manyarms.run.tickets import as_tickets
 from manyarms.run.trace import Batch, BatchRecord
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
 NINETY = NormalDist().inv_cdf(0.95)  # standard deviations to either side that hold 90 % of a normal variable
 
 
-class Optimizer(OnDomains, Frames, Advice):
+class Optimizer(OnDomains, Frames, Advice, Spending):
     """One run of a policy on a pool.
 
     pool: the candidates, or a `Box` (docs/continuous.md).
@@ -69,6 +71,7 @@ class Optimizer(OnDomains, Frames, Advice):
     lazy: if False, every upper bound is computed for every pick. This is slow and serves as a reference.
     minimize: search for the smallest reward instead of the largest.
     prepared: the result of `manyarms.learning.prepare` for this pool, if it has been computed already.
+    costs: what a pull of each arm costs, with a budget and a rule (`manyarms.Costs`); None: pulls are alike.
     engine: where the pool is held and worked on, such as `manyarms.engines.Local(threads=4)`; the arms chosen
         do not depend on it. By default, large pools use all cores.
 
@@ -90,10 +93,11 @@ class Optimizer(OnDomains, Frames, Advice):
         minimize: bool = False,
         prepared: Prepared | None = None,
         engine: Engine | None = None,
+        costs: Costs | None = None,
     ) -> None:
         context = RunContext.checked(
             pool, policy, seed, budget=budget, repeats=repeats, max_failures=max_failures, storage=storage,
-            lazy=lazy, minimize=minimize, prepared=prepared, engine=engine,
+            lazy=lazy, minimize=minimize, prepared=prepared, engine=engine, costs=costs,
         )  # fmt: skip
         self._move(context, RunState.initial(context))
 
@@ -127,6 +131,8 @@ class Optimizer(OnDomains, Frames, Advice):
         at_most: int | None = None,
         eligible: ArrayLike | None = None,
         structure: BatchStructure | None = None,
+        max_cost: float | None = None,
+        per_cost: bool | None = None,
     ) -> Batch:
         """The next arms to evaluate, each with a ticket.
 
@@ -137,8 +143,12 @@ class Optimizer(OnDomains, Frames, Advice):
         eligible: the arms that this batch may contain, as a boolean mask over all arms, indices or ids
             (whole numbers are always indices).
         structure: rules for the arms of this batch together, such as one temperature for all of them.
+        max_cost: what this batch may cost at most, in a run with costs.
+        per_cost: whether this batch is chosen by value per cost; None: as the costs say.
         """
-        wanted = asking.request(self._context, self._state, n, at_most, eligible, structure)
+        wanted = asking.request(
+            self._context, self._state, n, at_most, eligible, structure, max_cost, per_cost
+        )
         with threads_for(self.pool.n_arms):
             if self._ahead is None:
                 self._ahead = with_feedback(self._context, self._state)
@@ -171,19 +181,34 @@ class Optimizer(OnDomains, Frames, Advice):
 
     def forget(self, tickets: Batch | ArrayLike) -> None:
         """Give up a batch or some tickets without a result, as if they had never been handed out."""
-        still_due = self._state.tickets.given_up(as_tickets(tickets))
-        ahead = self._ahead
-        self._move(self._context, replace(self._state, tickets=still_due))
-        self._ahead = None if ahead is None else replace(ahead, tickets=still_due)
+        given_up, before = as_tickets(tickets), self._state.tickets
+        still_due, costs, ahead = before.given_up(given_up), self._context.costs, self._ahead
+        arms = np.array([before.pending[each] for each in given_up], dtype=np.int64)
+        spent = self._state.cost_spent - (0.0 if costs is None else costs.total(arms))
+        state = replace(self._state, tickets=still_due, cost_spent=max(spent, 0.0))
+        self._move(self._context, state)
+        if ahead is not None:
+            self._ahead = replace(ahead, tickets=still_due, cost_spent=state.cost_spent)
 
     def extend_horizon(self, oversampling: float | str) -> None:
         """Continue beyond the planned horizon with q̄ = `oversampling` and a new draw of inducing arms."""
         self._move(*with_oversampling(self._context, self._looked_ahead(), oversampling))
 
-    def add_arms(self, features: Any, ids: Sequence[Hashable] | None = None) -> Ints:
-        """Add candidates with these feature rows and ids to the pool, and return their indices."""
+    def add_arms(
+        self, features: Any, ids: Sequence[Hashable] | None = None, *, costs: ArrayLike | None = None
+    ) -> Ints:
+        """Add candidates with these feature rows and ids to the pool, and return their indices.
+
+        costs: what a pull of each of them costs, in a run with costs.
+        """
         before, pool = self.pool.n_arms, self.pool.extended(features, ids)
-        self._move(*with_more_arms(self._context, self._state, pool))
+        known = self._context.costs
+        if (known is None) != (costs is None):
+            rule = "left out in a run without costs" if known is None else "one number for each new arm"
+            raise InvalidParameterError("costs", costs, rule)
+        grown = known if known is None or costs is None else known.extended(costs, pool)
+        context, state = with_more_arms(self._context, self._state, pool)
+        self._move(replace(context, costs=grown), state)
         return np.arange(before, pool.n_arms)
 
     def _looked_ahead(self) -> RunState:

@@ -34,7 +34,7 @@ class RunState:
     `n_unasked` counts results that were recorded without a ticket. `n_batches` and `n_feedbacks` address the
     random streams of the next ask and the next feedback. `encoded_arms` and `modelled_arms` are the numbers
     of arms that the pool had when its features were prepared and when the model was learned, so that a saved
-    run is restored from the same arms.
+    run is restored from the same arms. `cost_spent` is what the pulls handed out and not forgotten cost.
     """
 
     belief: Belief
@@ -49,6 +49,7 @@ class RunState:
     n_unasked: int = 0
     n_batches: int = 0
     n_feedbacks: int = 0
+    cost_spent: float = 0.0
 
     @classmethod
     def initial(cls, context: RunContext) -> RunState:
@@ -76,6 +77,7 @@ class RunState:
             "design": None if self.design is None else list(self.design),
             "elimination": None if self.elimination is None else self.elimination.to_plain(),
             **{name: getattr(self, name) for name in _COUNTERS},
+            **({"cost_spent": self.cost_spent} if self.cost_spent else {}),
         }
 
     def with_progress(self, plain: Mapping[str, Any]) -> RunState:
@@ -89,6 +91,7 @@ class RunState:
             design=None if design is None else tuple(design),
             elimination=None if elimination is None else Elimination.from_plain(elimination),
             **{name: plain[name] for name in _COUNTERS},
+            cost_spent=float(plain.get("cost_spent", 0.0)),
         )
 
     def from_plain(self, plain: Mapping[str, Any]) -> RunState:

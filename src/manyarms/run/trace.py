@@ -24,7 +24,8 @@ class Batch:
     the last feedback (at most about BBKB's C̃ unless a size was asked for). `why` is the reason for each arm:
     "random start" (uniformly at random, before there are results), "initial design", "upper bound",
     "exploration", "final batch", "Thompson draw", "highest mean", "highest variance" (the initialisation of
-    GP-BUCB), or "requested" (the size asked for needs every arm that has not been tried).
+    GP-BUCB), "gain per cost", or "requested" (the size asked for needs every arm that has not been tried).
+    `costs` holds what each pull costs, in a run with costs.
     """
 
     arms: Ints
@@ -33,6 +34,7 @@ class Batch:
     ended_because: str
     ratio: float
     why: tuple[str, ...] = ()
+    costs: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.arms)

@@ -35,13 +35,16 @@ class AskRequest:
     same: str | None = None  # a column
     at_most_each: tuple[tuple[str, int], ...] = ()  # columns and limits
     until_gain: float | None = None
+    max_cost: float | None = None  # of this requester's candidates
+    per_cost: bool | None = None
 
     @property
     def kind(self) -> tuple[Any, ...] | None:
         """What asks must have in common to be merged; None: this one is answered alone."""
-        if self.share.size is None or self.same is not None or self.at_most_each:
+        alone = self.same is not None or self.at_most_each or self.max_cost is not None
+        if self.share.size is None or alone:
             return None
-        return self.until_gap, self.until_gain, self.condition, self.ids
+        return self.until_gap, self.until_gain, self.condition, self.ids, self.per_cost
 
 
 @dataclass
@@ -180,6 +183,8 @@ class ModelThread:
             until_gain=first.until_gain,
             eligible=campaign.eligible(first.condition, ids),
             structure=campaign.structure(first.same, first.at_most_each),
+            max_cost=first.max_cost,
+            per_cost=first.per_cost,
         )
         for job, part in zip(jobs, parts, strict=True):
             job.done.set_result(part)

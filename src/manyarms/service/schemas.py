@@ -81,6 +81,12 @@ class AskBody(Body):
         description="For columns: at most so many candidates of the batch share a value.",
         examples=[{"supplier": 8}],
     )
+    max_cost: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="What the batch may cost at most."
+    )
+    per_cost: bool | None = Field(
+        None, description="Whether it is chosen by value per cost; by default as the campaign was created."
+    )
 
 
 class TicketAnswer(BaseModel):
@@ -97,6 +103,10 @@ class TicketAnswer(BaseModel):
     lower: float | None
     upper: float | None
     reason: str = Field(description="Why the candidate was chosen.", examples=["upper bound"])
+    cost: float | None = Field(None, description="What the trial costs, in a campaign with costs.")
+    gain: float | None = Field(
+        None, description="By how much this candidate alone is expected to improve the best one."
+    )
 
     @classmethod
     def of(cls, issued: Issued) -> TicketAnswer:

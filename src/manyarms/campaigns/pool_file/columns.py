@@ -26,7 +26,7 @@ from manyarms.support.validation import Floats
 
 MAX_CATEGORIES = 100  # most different texts of a category
 ID, NUMBER, YES_NO, TIME, CATEGORY, UNUSED = "id", "number", "yes/no", "time", "category", "left out"
-SMILES, BITS = "SMILES", "bits"
+SMILES, BITS, COST = "SMILES", "bits", "cost"
 MISSING_KIND = "(missing)"
 _SHOWN_KINDS = 4
 

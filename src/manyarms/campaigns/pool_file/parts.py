@@ -142,7 +142,7 @@ def fitting_source(
 
 
 def _check_columns(source: Source) -> None:
-    roles = Roles(source.id, source.features, source.categories)
+    roles = Roles(source.id, source.features, source.categories, source.cost)
     cells = read_cells(source.path, source.text_form, roles)
     where = partial(place, source.path, source.text_form)
     for plan in source.columns:

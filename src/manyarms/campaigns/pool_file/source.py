@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyarms.campaigns.pool_file import cache
-from manyarms.campaigns.pool_file.columns import BITS, CATEGORY, ID, NUMBER, SMILES, UNUSED, ColumnPlan
+from manyarms.campaigns.pool_file.columns import BITS, CATEGORY, COST, ID, NUMBER, SMILES, UNUSED, ColumnPlan
 from manyarms.campaigns.pool_file.files import (
     column_names,
     digest,
@@ -58,6 +58,7 @@ class Source:
     n_arms: int = 0
     form: TextFormat | None = None
     columns: tuple[ColumnPlan, ...] = ()
+    cost: str | None = None  # the column that says what a trial costs
 
     def __post_init__(self) -> None:
         plain = self.categories or self.features
@@ -68,6 +69,8 @@ class Source:
             raise SettingsError(f"column {min(twice)!r} is a category and also the id or a feature")
         if len({*self.categories}) < len(self.categories):
             raise SettingsError(f"the categories {shown(self.categories)} name a column twice")
+        if self.cost is not None and self.cost == self.id:
+            raise SettingsError(f"column {self.cost!r} is the id and cannot be the cost")
 
     @property
     def molecular(self) -> bool:
@@ -115,7 +118,7 @@ class Source:
 
     @property
     def _roles(self) -> Roles:
-        return Roles(self.id, self.features, self.categories)
+        return Roles(self.id, self.features, self.categories, self.cost)
 
     def _with_plans(self, plans: tuple[ColumnPlan, ...]) -> Source:
         """This source with what was understood; features and categories keep the order that was given."""
@@ -177,6 +180,7 @@ class Source:
 
     def _molecular_plans(self) -> tuple[ColumnPlan, ...]:
         roles = {self.id: (ID, ""), self.smiles: (SMILES, "fingerprints"), self.bits: (BITS, "fingerprints")}
+        roles |= {} if self.cost is None else {self.cost: (COST, "what a trial costs")}
         unused = UNUSED, "not used beside fingerprints"
         return tuple(
             ColumnPlan(name, *roles.get(name, unused)) for name in column_names(self.path, self.text_form)
@@ -260,11 +264,11 @@ class Source:
         return column_names(self.path, self.text_form) if has_columns(self.path) else []
 
     def feature_columns(self) -> list[str]:
-        """The columns of numbers."""
+        """The columns of numbers, and that of costs."""
         if self.molecular:
-            return []
+            return [] if self.cost is None else [self.cost]
         if self.columns:
-            return [plan.name for plan in self.columns if plan.role == NUMBER]
+            return [plan.name for plan in self.columns if plan.role in (NUMBER, COST)]
         if self.features is not None:
             return list(self.features)
         return [name for name in self.column_names() if name not in (self.id, *self.categories)]

@@ -7,7 +7,7 @@ known into features, so that every ask of a campaign sees the same ones.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import numpy as np
 
 from manyarms.campaigns.pool_file.cell_reader import CellReader
 from manyarms.campaigns.pool_file.columns import (
+    COST,
     ID,
     UNUSED,
     ColumnPlan,
@@ -31,11 +32,15 @@ from manyarms.support.validation import Floats
 
 @dataclass(frozen=True)
 class Roles:
-    """What the user said about the columns. `features` is None if every usable column may be one."""
+    """What the user said about the columns. `features` is None if every usable column may be one.
+
+    The column `cost` is then none of them; it can only be a feature if it is named.
+    """
 
     id: str | None
     features: tuple[str, ...] | None
     categories: tuple[str, ...]
+    cost: str | None = None
 
 
 @dataclass(frozen=True)
@@ -82,13 +87,14 @@ def read_cells(path: Path, form: TextFormat, roles: Roles) -> Cells:
 def _with_row_names(header: Sequence[str], roles: Roles) -> Roles:
     """A first column without a name identifies the candidates if the user names no other id."""
     if roles.id is None and header[0] == ROW_NAMES and roles.features is None:
-        return Roles(ROW_NAMES, None, roles.categories)
+        return replace(roles, id=ROW_NAMES)
     return roles
 
 
 def _wanted(path: Path, header: Sequence[str], roles: Roles) -> list[str]:
     """The columns that may become features; every name must exist and be unique."""
-    given = [*([roles.id] if roles.id is not None else []), *(roles.features or ()), *roles.categories]
+    single = [name for name in (roles.id, roles.cost) if name is not None]
+    given = [*single, *(roles.features or ()), *roles.categories]
     present = [name for name in header if name]
     missing = next((name for name in given if name not in present), None)
     if missing is not None:
@@ -101,7 +107,7 @@ def _wanted(path: Path, header: Sequence[str], roles: Roles) -> list[str]:
         )
         if twice is not None:
             raise TableError(f"{path}: column {twice!r} appears more than once {where}")
-    numeric = present if roles.features is None else roles.features
+    numeric = [each for each in present if each != roles.cost] if roles.features is None else roles.features
     kept = [name for name in numeric if name not in (roles.id, ROW_NAMES)]
     return list(dict.fromkeys([*kept, *roles.categories]))
 
@@ -157,6 +163,8 @@ def understand(path: Path, form: TextFormat, cells: Cells, roles: Roles) -> tupl
         elif name in cells.columns:
             wanted = roles.features is not None
             plans.append(understood(name, cells.columns[name], where, wanted))
+        elif name == roles.cost:
+            plans.append(ColumnPlan(name, COST, "what a trial costs"))
         else:
             note = "the column has no name" if name in ("", ROW_NAMES) else "not among the features"
             plans.append(ColumnPlan(name, UNUSED, note))

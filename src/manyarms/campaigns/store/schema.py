@@ -111,6 +111,8 @@ TICKETS = Table(
     Column("predicted_lower", Float),  # the 90 % prediction interval; NULL: not recorded
     Column("predicted_upper", Float),
     Column("reason", Text),  # why the arm was chosen (`Batch.why`); NULL: not recorded
+    Column("cost", Float),  # NULL: the campaign has no costs
+    Column("gain", Float),  # the expected improvement by this arm alone; NULL: unknown, or no costs
     Column("state", String(9), nullable=False, server_default=OPEN),
     Column("forgotten_sequence", Integer),
     Column("worker", Text),  # the run or person that measures it, if known
@@ -288,6 +290,16 @@ def add_keyed_asks(connection: Connection) -> None:
     ASKS.create(connection, checkfirst=True)
 
 
+def add_version_7(connection: Connection) -> None:
+    """Version 7: the cost of a ticket."""
+    add_costs(connection)
+
+
+def add_costs(connection: Connection) -> None:
+    """What a ticket costs and is expected to gain."""
+    _add_columns(connection, TICKETS, {"cost": "FLOAT", "gain": "FLOAT"})
+
+
 def _add_columns(connection: Connection, table: Table, columns: dict[str, str]) -> None:
     there = {column["name"] for column in inspect(connection).get_columns(table.name)}
     for name, kind in columns.items():
@@ -297,7 +309,8 @@ def _add_columns(connection: Connection, table: Table, columns: dict[str, str]) 
 
 # STEPS[i] upgrades version i to version i + 1.
 STEPS: tuple[Step, ...] = (
-    create_tables, add_intervals, add_reasons, add_additions_and_exclusions, add_safeguards, add_keyed_asks
+    create_tables, add_intervals, add_reasons, add_additions_and_exclusions, add_safeguards, add_keyed_asks,
+    add_version_7,
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -73,6 +74,7 @@ class Snapshot:
     # If a result that `state` includes was corrected: every ticket with its arm, to begin again. Then
     # `folded` is 0, and only the tickets, the design and the counters of `state` are still valid.
     issued: tuple[tuple[int, int], ...] | None = None
+    cost_spent: float = 0.0  # what the tickets cost that were not forgotten
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,8 @@ class Ticket:
     predicted_lower: float | None
     predicted_upper: float | None
     reason: str | None  # why the arm was chosen; None: handed out before reasons were recorded
+    cost: float | None  # None: the campaign has no costs
+    gain: float | None  # by how much this arm alone was expected to improve the best one
     state: str
     worker: str | None
     lease_until: float | None
@@ -214,7 +218,17 @@ class Store:
             forgotten=tuple(sorted(connection.execute(given_up).scalars())),
             revision=self.revision(connection),
             issued=tuple((each.ticket, each.arm) for each in self.tickets(connection)) if stale else None,
+            cost_spent=math.fsum(
+                cost or 0.0 for state, cost in self.ticket_costs(connection) if state != FORGOTTEN
+            ),
         )
+
+    def ticket_costs(self, connection: Connection) -> list[tuple[str, float | None]]:
+        """The state and the cost of every ticket that has a cost."""
+        wanted = select(TICKETS.c.state, TICKETS.c.cost).where(
+            TICKETS.c.campaign == self.id, TICKETS.c.cost.is_not(None)
+        )
+        return [(row.state, row.cost) for row in connection.execute(wanted)]
 
     def _state(self, connection: Connection) -> Any:
         return connection.execute(select(STATES).where(STATES.c.campaign == self.id)).mappings().first()
@@ -380,7 +394,7 @@ class Store:
 
 _TICKET_COLUMNS = (
     "ticket", "batch", "arm", "predicted", "predicted_std", "predicted_lower", "predicted_upper",
-    "reason", "state", "worker", "lease_until",
+    "reason", "cost", "gain", "state", "worker", "lease_until",
 )  # fmt: skip
 
 

@@ -79,6 +79,7 @@ class RemoteCampaign:
             "n": n, "at_most": at_most, "worker": worker, "lease": lease_seconds, "until_gap": until_gap,
             "eligible": limit.condition, "ids": None if limit.ids is None else list(limit.ids),
             "same": limit.same, "at_most_each": dict(limit.at_most) or None, "until_gain": until_gain,
+            "max_cost": limit.max_cost, "per_cost": limit.per_cost,
         }  # fmt: skip
         issued = self._asked({name: value for name, value in body.items() if value is not None})
         try:

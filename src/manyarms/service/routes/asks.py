@@ -69,13 +69,15 @@ def ask_request(body: AskBody, caller: str, key: str | None) -> AskRequest:
     """The ask that a body describes."""
     if body.n is not None and body.at_most is not None:
         raise InvalidRequestError("n and at_most cannot be combined")
-    digest = hashlib.sha256(body.model_dump_json().encode()).hexdigest()
+    later = {name for name in ("max_cost", "per_cost") if getattr(body, name) is None}
+    digest = hashlib.sha256(body.model_dump_json(exclude=later).encode()).hexdigest()  # as it always was
     share = Share(body.n, body.worker, body.lease, operation_name(caller, key), digest)
     ids = None if body.ids is None else tuple(dict.fromkeys(body.ids))
     limits = tuple(sorted((body.at_most_each or {}).items()))
     return AskRequest(
-        share, body.at_most, body.until_gap, body.eligible, ids, body.same, limits, body.until_gain
-    )
+        share, body.at_most, body.until_gap, body.eligible, ids, body.same, limits, body.until_gain,
+        body.max_cost, body.per_cost,
+    )  # fmt: skip
 
 
 @router.get(
