@@ -76,7 +76,7 @@ class LearnedModel:
 
     def targets(self, history: History) -> Targets:
         """The history as the posterior conditions on it: transformed, and the constant mean subtracted."""
-        transformed = targets(history, self.transform)
+        transformed = targets(history, self.transform).by_arm(self.ridge)
         return replace(transformed, means=transformed.means - self.mean)
 
     def in_user_units(self, mean: Floats, std: Floats, width: float = 1.0) -> tuple[Floats, Floats, Floats]:
@@ -141,13 +141,13 @@ def should_refit(
 
 
 def _rewards_differ(history: History) -> bool:
-    means, _ = arm_averages(history)
+    means = arm_averages(history).means
     return len(means) >= MIN_ARMS and bool(np.ptp(means) >= SMALLEST_DIFFERENCE)
 
 
 def _far_outside(model: LearnedModel, history: History) -> bool:
     """Whether an average lies far outside the range of the rewards the model was learned from."""
-    means, _ = arm_averages(history)
+    means = arm_averages(history).means
     limit = max(FAR_OUT, BEYOND * model.largest_value)
     return bool(np.abs(model.transform.forward(means)).max(initial=0.0) > limit)
 
@@ -191,7 +191,9 @@ def _notes(found: Selected) -> tuple[str, ...]:
     if observed.noise_floor > REPORTED_NOISE_FLOOR:
         floor = f"{observed.noise_floor**0.5:.2g}"
         notes = (*notes, f"many results are equal: the noise is assumed to be at least {floor}")
-    if not (observed.counts > 1).any():
+    if (observed.stated > 0).all():
+        return (*notes, "every result has a stated noise: that of a result without one is assumed")
+    if not (observed.results > 1).any():
         notes = (*notes, "no arm was tried twice: noise and signal are separated by smoothness alone")
     return notes
 

@@ -74,7 +74,7 @@ def _compare(
 
     def score(targets: Targets, fit: Fit) -> float:
         charge = 0.5 * targets.transform.n_shapes * math.log(len(chosen))  # as in the BIC
-        return fit.score + float(targets.counts[chosen] @ targets.log_slopes[chosen]) - charge
+        return fit.score + float(targets.results[chosen] @ targets.log_slopes[chosen]) - charge
 
     candidates, winner = fitted(scales[0]), scales[0]
     best = best_of(candidates)
@@ -145,5 +145,8 @@ def _chosen(
 
 def _observations(targets: Targets, chosen: Ints) -> Observations:
     """The statistics of these arms; replicates of all arms count for the noise."""
-    freedom, scatter = float((targets.counts - 1.0).sum()), float(targets.scatters.sum())
-    return Observations(targets.counts[chosen], targets.means[chosen], freedom, scatter, targets.noise_floor)
+    freedom, scatter = float((targets.results - 1.0).sum()), float(targets.scatters.sum())
+    stated = targets.stated[chosen] if targets.stated.any() else None
+    return Observations(
+        targets.counts[chosen], targets.means[chosen], freedom, scatter, targets.noise_floor, stated
+    )

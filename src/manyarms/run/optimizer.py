@@ -154,6 +154,7 @@ class Optimizer(OnDomains, Frames, Advice):
         arms: ArrayLike | None = None,
         failed: bool | Sequence[bool] = False,
         noise_std: ArrayLike | None = None,
+        replicates: ArrayLike | None = None,
     ) -> None:
         """Record results, in any order. If any argument is invalid, nothing is recorded.
 
@@ -163,10 +164,13 @@ class Optimizer(OnDomains, Frames, Advice):
             are always indices; `Pool.index_of` finds the arm of an id that is a number.
         failed: one flag for all results or one for each, marking trials without a reward; their rewards are
             ignored.
-        noise_std: the standard deviation of the noise, one for all results or one for each, if it differs
-            from √ridge. A result has the weight ridge/noise_std² in V (theory §2.1).
+        noise_std: the standard deviation of the noise of the results, one for all or one for each (None where
+            it is not known), in reward units. It is taken as it is; see docs/noise.md.
+        replicates: the number of measurements that each result is the mean of, one for all or one for each.
         """
-        state = telling.told(self._context, self._state, tickets, rewards, arms, failed, noise_std)
+        state = telling.told(
+            self._context, self._state, tickets, rewards, arms, failed, noise_std, replicates
+        )
         self._move(self._context, state)
 
     def forget(self, tickets: Batch | ArrayLike) -> None:
@@ -262,7 +266,7 @@ class Optimizer(OnDomains, Frames, Advice):
         """Pull counts and reward sums of all results so far."""
         history = self._state.history
         if self._context.minimize:
-            return history.with_rewards(0.0 - history.sums, history.squares)
+            return history.negated()
         return history.on(self.pool.n_arms)
 
     @property
