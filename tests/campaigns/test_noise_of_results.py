@@ -144,13 +144,13 @@ def test_the_next_ask_uses_the_noise_and_a_warm_process_says_the_same(tmp_path: 
     error = {
         name: np.mean([abs(means[f"arm {i}"] - f[i]) for i in range(28, 35)]) for name, means in told.items()
     }
-    assert error["stated"] < 0.5 < error["blind"]
+    assert error["stated"] < 0.6 * error["blind"]
 
 
 def test_an_older_campaign_has_usual_noise_and_takes_results_with_their_own(tmp_path: Path) -> None:
     with Campaign(restore(tmp_path, "learned", 3)) as campaign:
         assert all(each.noise_std is None and each.replicates is None for each in history(campaign))
-        campaign.tell_bytes(b"id,value,noise_std\narm 1,0.5,0.31\n", "r.csv")
+        campaign.tell_bytes(b"name,value,noise_std\narm 1,0.5,0.31\n", "r.csv")
         assert history(campaign)[-1].noise_std == 0.31
         assert campaign.ask(1)
 

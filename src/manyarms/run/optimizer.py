@@ -37,6 +37,7 @@ from manyarms.run.domains import Domain, OnDomains
 from manyarms.run.feedback import with_feedback, with_oversampling
 from manyarms.run.frames import Frames
 from manyarms.run.growing import with_more_arms
+from manyarms.run.prior_results import PriorResults
 from manyarms.run.reward_scale import RewardScale
 from manyarms.run.state import RunState
 from manyarms.run.tickets import as_tickets
@@ -71,6 +72,7 @@ class Optimizer(OnDomains, Frames, Advice):
     prepared: the result of `manyarms.learning.prepare` for this pool, if it has been computed already.
     engine: where the pool is held and worked on, such as `manyarms.engines.Local(threads=4)`; the arms chosen
         do not depend on it. By default, large pools use all cores.
+    prior: old results to learn from (`PriorResults`), from one source or several; see docs/old-results.md.
 
     The run is one frozen `RunState` with its `RunContext`. A call computes the next state and then replaces
     the present one, so a call that fails changes nothing.
@@ -90,10 +92,11 @@ class Optimizer(OnDomains, Frames, Advice):
         minimize: bool = False,
         prepared: Prepared | None = None,
         engine: Engine | None = None,
+        prior: PriorResults | Sequence[PriorResults] = (),
     ) -> None:
         context = RunContext.checked(
             pool, policy, seed, budget=budget, repeats=repeats, max_failures=max_failures, storage=storage,
-            lazy=lazy, minimize=minimize, prepared=prepared, engine=engine,
+            lazy=lazy, minimize=minimize, prepared=prepared, engine=engine, prior=prior,
         )  # fmt: skip
         self._move(context, RunState.initial(context))
 
