@@ -22,6 +22,7 @@ import numpy as np
 
 from manyarms.campaigns.assumptions import Units, assumed_units, grouped, most_inducing
 from manyarms.campaigns.certify import certificate_in_units, check_gap
+from manyarms.campaigns.old_results import prepared_with
 from manyarms.campaigns.orders import Order
 from manyarms.campaigns.outlook import check_gain, of_batch
 from manyarms.campaigns.resolve_settings import prepared_for
@@ -101,7 +102,7 @@ class ModelInput:
         if not settings.learned:
             return cls(settings, pool)
         first, *larger = [pool if size == pool.n_arms else pool.first(size) for size in sizes] or [pool]
-        prepared, prepared_at = prepared_for(settings.source, first), first.n_arms
+        prepared, prepared_at = _prepared(settings, first), first.n_arms
         for grown in larger:
             more = prepared.encode(grown.features[first.n_arms :])
             accepted = all(takes(family.kernel(family.typical), more) for family in prepared.families)
@@ -110,7 +111,7 @@ class ModelInput:
                 encoded = grown if prepared.pool is first else prepared.pool.extended(more, ids)
                 prepared = prepared.extended(encoded)
             else:
-                prepared, prepared_at = prepared_for(settings.source, grown), grown.n_arms
+                prepared, prepared_at = _prepared(settings, grown), grown.n_arms
             first = grown
         return cls(settings, prepared.pool, prepared, prepared_at)
 
@@ -133,6 +134,11 @@ class ModelInput:
         return RunContext.checked(
             self.pool, policy, **self.settings.run_settings(), prepared=self.prepared, engine=self.engine
         )
+
+
+def _prepared(settings: Settings, pool: Pool) -> Prepared:
+    prepared = prepared_for(settings.source, pool)
+    return prepared_with(prepared, pool, settings.prior, settings.sign)
 
 
 def units_of(given: Settings, seen: Snapshot) -> Units:

@@ -99,8 +99,8 @@ def restored(
 
 def context_to_plain(context: RunContext) -> dict[str, Any]:
     """The policy and the settings; the pool is written separately."""
-    prior = {"prior": [source.to_plain() for source in context.prior]} if context.prior else {}
-    return {"policy": policy_to_plain(context.policy), "settings": context.settings(), **prior}
+    prior = {f"source {number}": source.to_plain() for number, source in enumerate(context.prior)}
+    return {"policy": policy_to_plain(context.policy), "settings": context.settings(), "prior": prior}
 
 
 def started(
@@ -119,7 +119,7 @@ def started(
     first, then = saved["encoded_arms"], saved["modelled_arms"]
     begun = pool if first == pool.n_arms else pool.first(first)
     prepared = prepare(begun) if prepare is not None and policy.kernel == "auto" else None
-    prior = tuple(PriorResults.from_plain(source) for source in plain.get("prior", ()))
+    prior = tuple(PriorResults.from_plain(source) for source in plain.get("prior", {}).values())
     context = RunContext.checked(
         begun, policy, **plain["settings"], engine=engine, prepared=prepared, prior=prior
     )
