@@ -45,6 +45,7 @@ from manyarms.run.best import Best
 from manyarms.run.domains import register as register_domain
 from manyarms.run.maximize import Arm, Result, maximize, minimize
 from manyarms.run.optimizer import Optimizer
+from manyarms.run.prior_results import PriorResults
 from manyarms.run.trace import Batch, BatchRecord
 
 if TYPE_CHECKING:
@@ -122,6 +123,7 @@ __all__ = [
     "Policy",
     "Pool",
     "Posterior",
+    "PriorResults",
     "Product",
     "Result",
     "Scale",

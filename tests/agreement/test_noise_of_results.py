@@ -98,9 +98,8 @@ def test_wrong_noise_is_refused(wrong):
 
 
 def test_where_the_noise_of_results_has_no_meaning_it_is_refused():
-    pool = Problem(1, n_arms=60).pool
-    for policy in (ma.BBKB(), ma.BPE(kernel=KERNEL, horizon=100)):
-        opt = ma.Optimizer(pool, policy)
-        with pytest.raises(InvalidParameterError, match="noise_std must be left out"):
-            opt.tell(arms=[0], rewards=[1.0], noise_std=0.1)
+    opt = ma.Optimizer(Problem(1, n_arms=60).pool, ma.BPE(kernel=KERNEL, horizon=100))
+    for name in ("noise_std", "replicates"):
+        with pytest.raises(InvalidParameterError, match=f"{name} must be left out"):
+            opt.tell(arms=[0], rewards=[1.0], **{name: 2})
         assert not len(opt.history)

@@ -135,6 +135,12 @@ class Units:
         """The rewards for the user's values."""
         return (self.sign * np.asarray(values, dtype=np.float64) - self.mean) / self.scale
 
+    def weight(self, std: float | None, weight: float) -> float:
+        """The weight in V of a value with this stated noise or, without one, of so many measurements."""
+        if std is None or self.noise_std is None:
+            return weight
+        return (self.noise_std * self.scale / std) ** 2
+
     def value(self, reward: float) -> float:
         """A reward in the user's units."""
         return self.sign * (reward * self.scale + self.mean)
@@ -155,12 +161,15 @@ def assumed_units(
     signal: float | None,
     mean: float | None,
     recorded: Sequence[tuple[int, float]],
+    weights: Sequence[float] | None = None,
 ) -> Units:
     """Mean, signal and noise as given by the user, or estimated from all pairs (arm, value) recorded so far.
 
-    `recorded` is sorted first, so that the order of recording does not change a single digit.
+    `recorded` is sorted first, so that the order of recording does not change a single digit. `weights` are
+    the numbers of measurements behind the values, 0 where the noise was stated: these say nothing about it.
     """
-    recorded = sorted(recorded)
+    weighed = sorted(zip(recorded, [1.0] * len(recorded) if weights is None else weights, strict=True))
+    recorded = [pair for pair, _ in weighed]
     values = [value for _, value in recorded]
     assumptions = []
     centre = mean
@@ -180,7 +189,7 @@ def assumed_units(
             f"noise: {share * scale:.4g} instead of {noise:.4g}, which is too small relative to the signal"
         )
     if share is None:
-        seen = replicate_noise(recorded)
+        seen = replicate_noise(recorded, [weight for _, weight in weighed])
         share = NOISE_SHARE if seen is None else min(max(seen / scale, 0.01), 1.0)
         why = "an assumed share of the signal" if seen is None else "estimated from replicates"
         assumptions.append(f"noise: {share * scale:.4g}, {why}")
@@ -200,14 +209,22 @@ def grouped(recorded: Iterable[tuple[Key, float | None]]) -> defaultdict[Key, li
     return values
 
 
-def replicate_noise(recorded: Sequence[tuple[int, float]]) -> float | None:
-    """The pooled standard deviation of repeated measurements; None if there are too few of them."""
-    by_arm = grouped(recorded)
+def replicate_noise(
+    recorded: Sequence[tuple[int, float]], weights: Sequence[float] | None = None
+) -> float | None:
+    """The pooled standard deviation of repeated measurements; None if there are too few of them.
+
+    `weights` are the numbers of measurements that the values are means of, 0 for values to leave out.
+    """
+    by_arm: defaultdict[int, list[tuple[float, float]]] = defaultdict(list)
+    for (arm, value), weight in zip(recorded, weights or [1.0] * len(recorded), strict=True):
+        if weight:
+            by_arm[arm].append((value, weight))
     freedom = sum(len(values) - 1 for values in by_arm.values())
     if freedom < ENOUGH_REPLICATES:
         return None
     within = 0.0
     for values in by_arm.values():
-        average = math.fsum(values) / len(values)
-        within += math.fsum((value - average) ** 2 for value in values)
+        average = math.fsum(w * value for value, w in values) / math.fsum(w for _, w in values)
+        within += math.fsum(w * (value - average) ** 2 for value, w in values)
     return math.sqrt(within / freedom)

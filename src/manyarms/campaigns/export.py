@@ -58,7 +58,8 @@ def shown_row(row: HistoryRow) -> dict[str, Any]:
 
 _TYPES = {
     "number": "int64", "ticket": "string", "id": "string", "value": "float64", "failed": "bool_",
-    "note": "string", "predicted": "float64", "predicted_std": "float64", "predicted_lower": "float64",
+    "note": "string", "noise_std": "float64", "replicates": "int64",
+    "predicted": "float64", "predicted_std": "float64", "predicted_lower": "float64",
     "predicted_upper": "float64", "batch": "int64", "reason": "string", "told_at": "string",
     EXPORTED_FROM: "string",
 }  # fmt: skip

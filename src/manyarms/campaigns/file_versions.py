@@ -1,8 +1,8 @@
 """Compare a results file with what was recorded from its earlier version. These are pure functions.
 
 Rows that name a ticket are recognised by it. Rows that give an id alone are compared as a multiset of
-(candidate, value), so the order of the rows does not matter. Files are told apart by their name without the
-folder:
+(candidate, value with its noise), so the order of the rows does not matter. Files are told apart by their
+name without the folder:
 
 * Rows that are recorded from a file of this name are known, also if the result was corrected or removed
   since.
@@ -24,6 +24,7 @@ from enum import StrEnum
 from typing import Any
 
 from manyarms.campaigns.store.corrections import RecordedResult
+from manyarms.campaigns.store.result_noise import USUAL, ResultNoise, Said
 from manyarms.campaigns.text import counted
 from manyarms.errors import AmbiguousResultsError
 
@@ -46,6 +47,12 @@ class IdRow:
     name: str
     value: float | None
     exported: bool = False  # from an export of the same campaign
+    noise: ResultNoise = USUAL
+
+    @property
+    def said(self) -> Said:
+        """The value and its noise."""
+        return self.value, self.noise
 
 
 @dataclass
@@ -149,21 +156,21 @@ def _matched(
     rows: Sequence[IdRow], results: Iterable[RecordedResult]
 ) -> tuple[list[tuple[IdRow, RecordedResult]], list[IdRow]]:
     """Pairs of equal rows and results, each used once, and the other rows. Present values come first."""
-    waiting: list[dict[tuple[int, float | None], list[RecordedResult]]] = [
+    waiting: list[dict[tuple[int, Said], list[RecordedResult]]] = [
         defaultdict(list),
         defaultdict(list),
     ]
     for each in reversed(list(results)):
         if not each.removed:
-            waiting[0][each.arm, each.value].append(each)
-        for value in each.earlier:
-            waiting[1][each.arm, value].append(each)
+            waiting[0][each.arm, each.said].append(each)
+        for said in each.earlier:
+            waiting[1][each.arm, said].append(each)
     used: set[int] = set()
     pairs, rest = [], list(rows)
     for index in waiting:
         left = []
         for row in rest:
-            candidates = index[row.arm, row.value]
+            candidates = index[row.arm, row.said]
             while candidates and candidates[-1].sequence in used:
                 candidates.pop()
             if candidates:

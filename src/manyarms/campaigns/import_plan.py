@@ -22,6 +22,7 @@ from typing import Any
 from manyarms.campaigns.file_versions import IdRow, Mode, compared
 from manyarms.campaigns.results_file import ReportedResult
 from manyarms.campaigns.store.corrections import Change, RecordedResult
+from manyarms.campaigns.store.result_noise import ResultNoise, Said
 from manyarms.campaigns.store.schema import FAILED, FORGOTTEN, OPEN, TOLD
 from manyarms.campaigns.store.store import Ticket
 from manyarms.errors import ResultsFileError, UnknownTicketError, shown
@@ -65,7 +66,7 @@ class ResultsPlan:
         number, state = (None, None) if ticket is None else (ticket.ticket, ticket.state)
         self.results.append({
             "ticket": number, "arm": arm, "value": outcome.value, "failed": failed, "note": outcome.note,
-            "row": row,
+            "row": row, **outcome.noise.columns(),
         })  # fmt: skip
         if number is not None and state == OPEN:
             self.closed[FAILED if failed else TOLD].append(number)
@@ -83,9 +84,9 @@ class Recorded:
 
 
 def plan_workers(
-    outcomes: Sequence[ReportedResult], tickets: Mapping[int, Ticket], values: Mapping[int, float | None]
+    outcomes: Sequence[ReportedResult], tickets: Mapping[int, Ticket], known: Mapping[int, Said]
 ) -> ResultsPlan:
-    """The changes for results of tickets from workers; `values` are those that the tickets already have.
+    """The changes for results of tickets from workers; `known` are those that the tickets already have.
 
     A second and different result of a ticket is a replicate, because two workers may both have measured it.
     """
@@ -93,9 +94,9 @@ def plan_workers(
     for outcome in outcomes:
         assert outcome.ticket is not None
         ticket = tickets[outcome.ticket]
-        if ticket.ticket in values and values[ticket.ticket] == outcome.value:
+        if ticket.ticket in known and known[ticket.ticket] == outcome.said:
             plan.count(known=1)
-        elif ticket.ticket in values or ticket.ticket in used:
+        elif ticket.ticket in known or ticket.ticket in used:
             plan.add(outcome, ticket.arm, None)
         else:
             used.add(ticket.ticket)
@@ -136,10 +137,10 @@ class _FilePlan:
         self.id_rows: dict[int, tuple[ReportedResult, IdRow]] = {}
         self.seen: set[int] = set()  # results that a row names by its ticket
         self.current = {r.ticket: r for r in recorded.results if r.ticket is not None and not r.removed}
-        self.gone: dict[int, set[float | None]] = defaultdict(set)
+        self.gone: dict[int, set[Said]] = defaultdict(set)
         for result in recorded.results:
             if result.removed and result.ticket is not None:
-                self.gone[result.ticket] |= {result.value, *result.earlier}
+                self.gone[result.ticket] |= {result.said, *result.earlier}
 
     def add_tickets(self, rows: Sequence[ReportedResult]) -> None:
         by_ticket: dict[int, list[ReportedResult]] = defaultdict(list)
@@ -156,7 +157,7 @@ class _FilePlan:
     def _unrecorded(self, rows: list[ReportedResult], ticket: Ticket) -> ReportedResult | None:
         """Record the first row as the result, unless it is one that was removed."""
         for row in list(rows):
-            if row.value in self.gone[ticket.ticket] and self.mode is not Mode.AS_NEW:
+            if row.said in self.gone[ticket.ticket] and self.mode is not Mode.AS_NEW:
                 rows.remove(row)
                 self.plan.count(untold=1)
         if rows:
@@ -167,23 +168,24 @@ class _FilePlan:
         self, rows: list[ReportedResult], ticket: Ticket, result: RecordedResult
     ) -> ReportedResult | None:
         self.seen.add(result.sequence)
-        values = (result.value, *result.earlier)
-        same = next((row for value in values for row in rows if row.value == value), None)
+        same = next(
+            (row for said in (result.said, *result.earlier) for row in rows if row.said == said), None
+        )
         if same is not None:
             self.plan.count(known=1)
         elif self.mode is Mode.CORRECT:
             same = rows[0]
-            self.plan.changes.append(Change(result, same.value))
+            self.plan.changes.append(Change(result, same.value, noise=same.noise))
         elif self.mode is not Mode.REPLICATES:
             raise ResultsFileError(
-                f"{rows[0].where}: ticket {ticket.code} already has a result, {shown_value(result.value)}; "
+                f"{rows[0].where}: ticket {ticket.code} already has a result, {shown_said(*result.said)}; "
                 f"use --correct to correct it, or --replicates to record a further measurement"
             )
         return same
 
     def add_id(self, row: ReportedResult, arm: int, name: str) -> None:
         key = len(self.id_rows)
-        self.id_rows[key] = row, IdRow(key, arm, name, row.value, row.exported)
+        self.id_rows[key] = row, IdRow(key, arm, name, row.value, row.exported, row.noise)
 
     def add_ids(self, name: str) -> None:
         """Compare the rows that give an id with the earlier version of the file."""
@@ -197,7 +199,8 @@ class _FilePlan:
             row, given = self.id_rows[key]
             self.fresh.append((row, given.arm, None, True))
         if self.mode is Mode.CORRECT:
-            self.plan.changes += [Change(old, self.id_rows[key][1].value) for key, old in found.changed]
+            rows = [(self.id_rows[key][0], old) for key, old in found.changed]
+            self.plan.changes += [Change(old, row.value, noise=row.noise) for row, old in rows]
             self.plan.changes += [Change(old, removed=True) for old in found.missing]
             self.plan.count(missing=-len(found.missing))
 
@@ -236,6 +239,13 @@ def plan_file(
         if result.row is not None:
             used[result.file] = max(used.get(result.file, 0), result.row + 1)
     return planned.finished(used)
+
+
+def shown_said(value: float | None, noise: ResultNoise) -> str:
+    """A value in a message, with the noise that it came with."""
+    if noise.std is not None:
+        return f"{shown_value(value)} (noise_std {noise.std:g})"
+    return shown_value(value) + (f" (replicates {noise.replicates})" if noise.replicates else "")
 
 
 def shown_value(value: float | None) -> str:

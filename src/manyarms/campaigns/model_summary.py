@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from manyarms.kernels import RBF, Matern, Mixed, OneHot, Reading, Scale
+from manyarms.kernels import RBF, Matern, Mixed, OnColumns, OneHot, Reading, Scale, Sum
 from manyarms.kernels.describe import describe
 from manyarms.kernels.readings import INDICATORS, NAME, NUMBER
 from manyarms.learning import LearnedModel, should_refit
@@ -31,7 +31,7 @@ def model_facts(
     _, low, high = model.in_user_units(np.array(-model.mean), np.array(model.noise_std))
     return {
         "family": model.family,
-        "lengthscales": _lengthscales(kernel.kernel, columns),
+        "lengthscales": _lengthscales(_without_old(kernel.kernel), columns),
         "signal_std": math.sqrt(kernel.variance),
         "noise_std": model.noise_std,
         "noise_in_units": 0.5 * float(high - low) if model.n_pulls else None,
@@ -42,6 +42,13 @@ def model_facts(
         "learned_again_at_the_next_ask": _refit_is_due(model, recorded),
         "kernel": describe(kernel),
     }
+
+
+def _without_old(kernel: Any) -> Any:
+    """The kernel of the features, without what old results predict (`learning/old_family.py`)."""
+    if isinstance(kernel, Sum):
+        kernel = kernel.parts[0]
+    return kernel.kernel if isinstance(kernel, OnColumns) else kernel
 
 
 def _refit_is_due(model: LearnedModel, recorded: Sequence[tuple[int, float]]) -> bool:

@@ -22,11 +22,13 @@ import numpy as np
 
 from manyarms.campaigns.assumptions import Units, assumed_units, grouped, most_inducing
 from manyarms.campaigns.certify import certificate_in_units, check_gap
+from manyarms.campaigns.old_results import prepared_with
 from manyarms.campaigns.orders import Order
 from manyarms.campaigns.outlook import check_gain, of_batch
 from manyarms.campaigns.resolve_settings import prepared_for
 from manyarms.campaigns.settings import Settings
 from manyarms.campaigns.sketch_limit import policy_in_use, thinned, with_kept_oversampling
+from manyarms.campaigns.store.result_noise import USUAL
 from manyarms.campaigns.store.store import Snapshot, StoredResult
 from manyarms.embeddings.grouped_nystrom import GroupedNystrom
 from manyarms.engines.base import Engine
@@ -105,7 +107,7 @@ class ModelInput:
         if not settings.learned:
             return cls(settings, pool)
         first, *larger = [pool if size == pool.n_arms else pool.first(size) for size in sizes] or [pool]
-        prepared, prepared_at = prepared_for(settings.source, first), first.n_arms
+        prepared, prepared_at = _prepared(settings, first), first.n_arms
         for grown in larger:
             more = prepared.encode(grown.features[first.n_arms :])
             accepted = all(takes(family.kernel(family.typical), more) for family in prepared.families)
@@ -114,7 +116,7 @@ class ModelInput:
                 encoded = grown if prepared.pool is first else prepared.pool.extended(more, ids)
                 prepared = prepared.extended(encoded)
             else:
-                prepared, prepared_at = prepared_for(settings.source, grown), grown.n_arms
+                prepared, prepared_at = _prepared(settings, grown), grown.n_arms
             first = grown
         return cls(settings, prepared.pool, prepared, prepared_at)
 
@@ -129,7 +131,7 @@ class ModelInput:
         given = self.settings
         if given.learned:
             return given.build_policy(None), Units(given.sign)
-        units = assumed_units(given.sign, given.noise, given.signal, given.mean, values_of(seen))
+        units = units_of(given, seen)
         return given.build_policy(units.noise_std), units
 
     def context(self, policy: Policy) -> RunContext:
@@ -138,6 +140,17 @@ class ModelInput:
             self.pool, policy, **self.settings.run_settings(), prepared=self.prepared, engine=self.engine,
             costs=self.costs,
         )  # fmt: skip
+
+
+def _prepared(settings: Settings, pool: Pool) -> Prepared:
+    prepared = prepared_for(settings.source, pool)
+    return prepared_with(prepared, pool, settings.prior, settings.sign)
+
+
+def units_of(given: Settings, seen: Snapshot) -> Units:
+    """The units of a campaign with a given kernel, from every result so far."""
+    weights = [each.noise.weight for each in seen.results if each.value is not None]
+    return assumed_units(given.sign, given.noise, given.signal, given.mean, values_of(seen), weights)
 
 
 def values_of(seen: Snapshot) -> list[tuple[int, float]]:
@@ -311,15 +324,32 @@ def _fresh(seen: Snapshot) -> list[StoredResult]:
 def _rescaled(saved: CompactState, units: Units, known: list[StoredResult]) -> CompactState:
     """The state with the same results in the present units."""
     by_arm = grouped((each.arm, each.value) for each in known)
-    sums = _sums(saved.posterior.arms, by_arm, units)[0]
     history = saved.history.with_rewards(*_sums(saved.history.arms, by_arm, units))
-    return replace(saved, history=history, posterior=replace(saved.posterior, sums=sums))
+    posterior = replace(saved.posterior, sums=_sums(saved.posterior.arms, by_arm, units)[0])
+    if any(each.noise != USUAL for each in known):
+        counts, sums = _weighted(saved.posterior.arms, known, units)
+        posterior = replace(posterior, counts=counts, sums=sums)
+    return replace(saved, history=history, posterior=posterior)
 
 
 def _sums(arms: Ints, by_arm: dict[int, list[float]], units: Units) -> tuple[Floats, Floats]:
     rewards = [units.rewards(sorted(by_arm[arm])).tolist() for arm in arms.tolist()]
     sums = np.array([math.fsum(each) for each in rewards])
     return sums, np.array([math.fsum(r * r for r in each) for each in rewards])
+
+
+def _weighted(arms: Ints, known: list[StoredResult], units: Units) -> tuple[Floats, Floats]:
+    """Counts and sums by arm with the weight of each result, which changes with the units if it is stated."""
+    by_arm: dict[int, list[tuple[float, float]]] = {arm: [] for arm in arms.tolist()}
+    for each in known:
+        if each.value is not None:
+            by_arm[each.arm].append((each.value, units.weight(each.noise.std, each.noise.weight)))
+    counts = [math.fsum(weight for _, weight in each) for each in by_arm.values()]
+    sums = [
+        math.fsum(weight * float(units.rewards([value])[0]) for value, weight in sorted(each))
+        for each in by_arm.values()
+    ]
+    return np.array(counts), np.array(sums)
 
 
 def _told(context: RunContext, state: RunState, units: Units, seen: Snapshot) -> RunState:
@@ -338,10 +368,17 @@ def _told(context: RunContext, state: RunState, units: Units, seen: Snapshot) ->
     return state
 
 
-def _by_content(result: StoredResult) -> tuple[int, bool, float]:
-    return result.arm, result.value is None, result.value or 0.0
+def _by_content(result: StoredResult) -> tuple[int, bool, float, float, int]:
+    noise = result.noise
+    return result.arm, result.value is None, result.value or 0.0, noise.std or 0.0, noise.replicates or 1
 
 
 def _outcomes(results: list[StoredResult], units: Units) -> dict[str, Any]:
     values = [0.0 if each.value is None else each.value for each in results]
-    return {"rewards": units.rewards(values).tolist(), "failed": [each.value is None for each in results]}
+    outcomes = {"rewards": units.rewards(values).tolist(), "failed": [each.value is None for each in results]}
+    if all(each.noise == USUAL for each in results):
+        return outcomes
+    return outcomes | {
+        "noise_std": [None if each.noise.std is None else each.noise.std / units.scale for each in results],
+        "replicates": [each.noise.replicates or 1 for each in results],
+    }

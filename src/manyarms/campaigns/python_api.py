@@ -21,7 +21,7 @@ from manyarms.campaigns.chart_view import campaign_view
 from manyarms.campaigns.import_plan import ImportSummary
 from manyarms.campaigns.local import LocalCampaign
 from manyarms.campaigns.orders import Issued
-from manyarms.campaigns.results_file import reported
+from manyarms.campaigns.results_file import NOISE_COLUMNS, reported
 from manyarms.campaigns.settings import Request, read_request
 from manyarms.campaigns.store.database import address
 from manyarms.errors import (
@@ -167,13 +167,17 @@ class Campaign:
         ids: Iterable[Any] | None = None,
         tickets: Iterable[Any] | None = None,
         failed: Iterable[Any] | None = None,
+        noise_std: Iterable[Any] | None = None,
+        replicates: Iterable[Any] | None = None,
     ) -> ImportSummary:
         """Record results; if one of them is invalid, nothing is recorded.
 
         results: a frame or a mapping of columns: `value`, with `ticket`, the id column or both, and
-            optionally `failed`. A completed batch of `ask` is such a frame. A row without a value is skipped.
-            With `values`, the tickets: `tell(tickets, values)`.
-        ids, tickets, values, failed: the same as separate arrays.
+            optionally `failed`, `noise_std` and `replicates`. A completed batch of `ask` is such a frame. A
+            row without a value is skipped. With `values`, the tickets: `tell(tickets, values)`.
+        ids, tickets, values, failed, noise_std, replicates: the same as separate arrays. `noise_std` is the
+            standard deviation of the noise of a value, and `replicates` the number of measurements that it is
+            the mean of (docs/noise.md).
 
         A result of a ticket that is told again changes nothing. A result by id alone answers the oldest open
         ticket of the candidate, and is a further measurement if there is none.
@@ -181,14 +185,17 @@ class Campaign:
         id_column = self._inner.form.id_column
         if results is not None and values is not None and tickets is None and not _is_table(results):
             tickets, results = results, None
-        given = {"ticket": tickets, id_column: ids, "value": values, "failed": failed}
+        given = {"ticket": tickets, id_column: ids, "value": values, "failed": failed,
+                 "noise_std": noise_std, "replicates": replicates}  # fmt: skip
         columns = {name: list(column) for name, column in given.items() if column is not None}
         if results is not None:
             if columns:
                 raise InvalidParameterError("results", "a table", "given without ids, tickets and values")
             columns = _columns_of(results)
-        known = {name: columns[name] for name in ("ticket", id_column, "value", "failed") if name in columns}
-        if "value" not in known or len(known.keys() - {"value", "failed"}) == 0:
+        own = () if results is None else self._inner.form.columns
+        said = ["value", "failed", *(name for name in NOISE_COLUMNS if name not in own)]
+        known = {name: columns[name] for name in ("ticket", id_column, *said) if name in columns}
+        if "value" not in known or len(known.keys() - set(said)) == 0:
             raise ResultsFileError(
                 f"results need 'value' and 'ticket' or {id_column!r}, got the columns {shown(list(columns))}"
             )

@@ -39,6 +39,8 @@ class HistoryRow:
     value: float | None
     failed: bool
     note: str | None
+    noise_std: float | None  # the noise of the value, if it was stated
+    replicates: int | None  # the number of measurements it is the mean of; None: one
     predicted: float | None
     predicted_std: float | None
     predicted_lower: float | None  # lower and upper end of the 90 % prediction interval of a measured value
@@ -61,6 +63,10 @@ class CorrectionRow:
     who: str
     why: str | None
     at: str
+    old_noise_std: float | None = None
+    old_replicates: int | None = None
+    new_noise_std: float | None = None
+    new_replicates: int | None = None
 
 
 def history(campaign: Campaign) -> list[HistoryRow]:
@@ -73,6 +79,7 @@ def history(campaign: Campaign) -> list[HistoryRow]:
     wanted = (
         select(
             RESULTS.c.ticket, ARMS.c.name.label("id"), RESULTS.c.value, RESULTS.c.failed, RESULTS.c.note,
+            RESULTS.c.noise_std, RESULTS.c.replicates,
             TICKETS.c.predicted, TICKETS.c.predicted_std, TICKETS.c.predicted_lower,
             TICKETS.c.predicted_upper, TICKETS.c.batch, TICKETS.c.reason, RESULTS.c.told_at,
             BATCHES.c.nonce,
@@ -101,7 +108,8 @@ def corrections(campaign: Campaign) -> list[CorrectionRow]:
     with campaign.store.reading() as connection:
         rows = stored_corrections(campaign.store, connection)
         codes = {each.ticket: each.code for each in campaign.store.tickets(connection)} if rows else {}
-    shared = ("number", "action", "old_value", "new_value", "who", "why", "at")
+    shared = ("number", "action", "old_value", "new_value", "who", "why", "at",
+              "old_noise_std", "old_replicates", "new_noise_std", "new_replicates")  # fmt: skip
     return [
         CorrectionRow(id=row["name"], ticket=codes.get(row["ticket"]), **{name: row[name] for name in shared})
         for row in rows

@@ -19,10 +19,11 @@ from manyarms.campaigns.import_plan import (
     check_tickets,
     plan_file,
     plan_workers,
-    shown_value,
+    shown_said,
 )
 from manyarms.campaigns.results_file import ReportedResult
 from manyarms.campaigns.store.corrections import Change, RecordedResult, apply_changes, recorded_results
+from manyarms.campaigns.store.result_noise import USUAL
 from manyarms.campaigns.store.schema import OPEN, TICKETS
 from manyarms.campaigns.store.store import Store
 from manyarms.errors import AlreadyToldError, CorrectionError, shown
@@ -96,14 +97,14 @@ def record_outcomes(
     different result of a ticket is an error.
     """
     tickets = _named_tickets(store, connection, outcomes)
-    values = store.values_of(connection, tickets)
+    known = store.said_of(connection, tickets)
     if not replicates:
         check_tickets(outcomes, tickets)
         for each in outcomes:
-            if each.ticket in values and values[each.ticket] != each.value:
-                known = shown_value(values[each.ticket])
-                raise AlreadyToldError(f"ticket {tickets[each.ticket].code} already has a result, {known}")
-    plan = plan_workers(outcomes, tickets, values)
+            if each.ticket in known and known[each.ticket] != each.said:
+                there = shown_said(*known[each.ticket])
+                raise AlreadyToldError(f"ticket {tickets[each.ticket].code} already has a result, {there}")
+    plan = plan_workers(outcomes, tickets, known)
     _write(store, connection, plan, {}, None)
     return plan.summary
 
@@ -140,7 +141,8 @@ def correct_results(
     """Correct the result that each row names by its ticket or id, or with `remove`, remove it.
 
     `was` are the present values, "failed" for a failed trial, or None to leave them open; they are needed if
-    a candidate has several results. Returns the changes that were made: an equal value is none.
+    a candidate has several results. A value without a stated noise or replicates keeps those of the result.
+    Returns the changes that were made: an equal value is none.
     """
     tickets = _named_tickets(store, connection, rows)
     check_tickets(rows, tickets)
@@ -149,8 +151,10 @@ def correct_results(
     for row, before in zip(rows, was, strict=True):
         result = _the_result(row, before, left)
         left.remove(result)
-        if remove or result.value != row.value:
-            changes.append(Change(result, removed=True) if remove else Change(result, row.value))
+        noise = result.noise if row.noise == USUAL and row.value is not None else row.noise
+        if remove or result.said != (row.value, noise):
+            changed = Change(result, removed=True) if remove else Change(result, row.value, noise=noise)
+            changes.append(changed)
     apply_changes(store, connection, changes, who, why)
     return changes
 

@@ -18,6 +18,7 @@ from manyarms.campaigns.assumptions import (
 )
 from manyarms.campaigns.costs import check_cost_settings, costs_of
 from manyarms.campaigns.leakage import named_like_results
+from manyarms.campaigns.old_results import check_old_results, old_results, prior_of
 from manyarms.campaigns.pool_file.source import Source
 from manyarms.campaigns.settings import AUTO, Request, Settings, option_names, policy_class
 from manyarms.errors import InvalidParameterError, SettingsError, shown
@@ -26,6 +27,7 @@ from manyarms.learning import Prepared, prepare
 from manyarms.learning.kernel_families import HammingFamily, StationaryFamily, TanimotoFamily
 from manyarms.learning.numeric_columns import columns_of
 from manyarms.learning.numeric_pool import from_numbers
+from manyarms.learning.old_family import WithOldResults
 from manyarms.pool.pool import Pool
 from manyarms.run.eligibility import repeats_setting
 from manyarms.run.optimizer import Optimizer
@@ -64,10 +66,12 @@ def resolve(request: Request, source: Source, pool: Pool) -> Settings:
         features_chosen=request.features is not None,
         cost_budget=None if request.cost_budget is None else positive("cost_budget", request.cost_budget),
         per_cost=request.per_cost,
+        prior=old_results(source, request.prior_results, request.prior_campaign),
     )  # fmt: skip
     policy = settings.build_policy(None if settings.learned else NOISE_SHARE)
-    costs = costs_of(settings, [source])
-    Optimizer(pool, policy, **settings.run_settings(), prepared=prepared, costs=costs)
+    check_old_results(settings.prior, pool)
+    costs, prior = costs_of(settings, [source]), prior_of(settings.prior)
+    Optimizer(pool, policy, **settings.run_settings(), prepared=prepared, costs=costs, prior=prior)
     return settings
 
 
@@ -115,9 +119,13 @@ def _given_kernel(request: Request, source: Source, pool: Pool) -> tuple[dict[st
 def column_spreads(prepared: Prepared | None, names: Sequence[str]) -> tuple[tuple[str, float], ...]:
     """The name and spread of each column, for reading length-scales; a constant column has spread 0."""
     family = None if prepared is None else prepared.families[0]
+    if isinstance(family, WithOldResults):
+        family = family.family
     if prepared is not None and isinstance(family, HammingFamily):
         categories = list(dict.fromkeys(names))
-        return tuple((name, 1.0) for name in categories if len(categories) == prepared.pool.n_features)
+        return tuple(
+            (name, 1.0) for name in categories if len(categories) == prepared.pool.n_features - prepared.n_old
+        )
     if not isinstance(family, StationaryFamily):
         return ()
     spreads = [

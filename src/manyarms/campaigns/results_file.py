@@ -14,15 +14,19 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from manyarms.campaigns.result_rows import result_rows
 from manyarms.campaigns.spreadsheet_cells import from_text_cell
+from manyarms.campaigns.store.result_noise import USUAL, ResultNoise, Said
 from manyarms.campaigns.store.ticket_codes import parsed_code
 from manyarms.errors import ResultsFileError, TableError, shown
 from manyarms.pool.text_format import decimal_sign
 
+SMALLEST_NOISE, MOST_REPLICATES = 1e-100, 1_000_000
 LARGEST_VALUE = 1e100  # the squares of larger values could overflow when they are summed
 RESERVED = ("ticket", "value", "failed")
+NOISE_COLUMNS = ("noise_std", "replicates")
 EXPORTED_FROM = "exported_from"
 _MARK = re.compile(r"manyarms campaign ([0-9a-f]+)")
 _YES, _NO = ("1", "true", "yes", "y", "t"), ("", "0", "false", "no", "n", "f")
@@ -41,6 +45,12 @@ class ReportedResult:
     measured: bool = True
     check: str | None = None  # the check of the ticket, if the row has one
     exported: bool = False  # the row is from an export of the same campaign
+    noise: ResultNoise = USUAL
+
+    @property
+    def said(self) -> Said:
+        """The value and its noise."""
+        return self.value, self.noise
 
 
 # ------------------------------------------------------------------ reading a file
@@ -69,7 +79,8 @@ def read_results(
 ) -> list[ReportedResult]:
     """Parse a text table, or an Excel file if its name ends in .xlsx. With `row_numbers`, 07 means row 7.
 
-    `own` are the columns of the table of candidates, none of which is taken for the values by its name.
+    `own` are the columns of the table of candidates, none of which is taken for the values or their noise by
+    its name.
     `identity` is that of the campaign, to recognise its own exports.
     """
     header, numbered = result_rows(data, file)
@@ -78,11 +89,15 @@ def read_results(
         id_column = "id"
     value_column = _value_column(file, header, id_column, own)
     place = header.index(value_column)
+    hidden = () if EXPORTED_FROM in header else {*own, id_column}.intersection(NOISE_COLUMNS)
     decimal = _decimal(file, [(row[place],) for _, row in numbered])
     rows: list[ReportedResult] = []
     for number, (line, row) in enumerate(numbered):
         cells = dict(zip(header, map(from_text_cell, row), strict=True))
-        cells["value"] = cells[value_column].replace(",", ".") if decimal == "," else cells[value_column]
+        cells["value"] = cells[value_column]
+        if decimal == ",":
+            cells |= {n: cells[n].replace(",", ".") for n in ("value", *NOISE_COLUMNS) if n in cells}
+        cells |= dict.fromkeys(hidden, "")
         if row_numbers and id_column in cells:
             cells[id_column] = _plain_number(cells[id_column])
         rows.append(_parsed_row(f"{file}: line {line}", number, cells, id_column, identity))
@@ -108,7 +123,7 @@ def _value_column(file: str, header: list[str], id_column: str, own: Collection[
     """The column of the values: `value`, or the only column called so in other letters, or `result`."""
     if "ticket" not in header and id_column not in header:
         raise ResultsFileError(f"{file}: no column 'ticket' or {id_column!r}; the file has {shown(header)}")
-    for name in (*RESERVED, id_column):
+    for name in (*RESERVED, *NOISE_COLUMNS, id_column):
         if header.count(name) > 1:
             raise ResultsFileError(f"{file}: column {name!r} appears more than once")
     if "value" in header:
@@ -148,7 +163,43 @@ def _parsed_row(
         note,
         check=check,
         exported=origin is not None and not foreign,
+        noise=USUAL if failed else _noise(where, cells),
     )
+
+
+def _noise(where: str, cells: Mapping[str, str]) -> ResultNoise:
+    """The noise of a value, from the cells of the columns `noise_std` and `replicates`."""
+    texts = [cells.get(name, "").strip() for name in NOISE_COLUMNS]
+    return checked_noise(f"{where}, ", texts[0] or None, texts[1] or None)
+
+
+def checked_noise(where: str, std: Any, replicates: Any) -> ResultNoise:
+    """The noise that a result came with; each is None if it is not given."""
+    if std is not None and replicates is not None:
+        raise ResultsFileError(
+            f"{where}columns 'noise_std' and 'replicates': give one of them; noise_std is the noise of the "
+            f"value itself"
+        )
+    if std is not None:
+        number = _number(std)
+        if not SMALLEST_NOISE <= number <= LARGEST_VALUE:
+            raise ResultsFileError(f"{where}column 'noise_std': {shown(std)} is not a positive number")
+        return ResultNoise(std=number)
+    if replicates is None:
+        return USUAL
+    number = _number(replicates)
+    if not 1 <= number <= MOST_REPLICATES or number != round(number):
+        rule = f"a whole number from 1 to {MOST_REPLICATES}"
+        raise ResultsFileError(f"{where}column 'replicates': {shown(replicates)} is not {rule}")
+    return USUAL if number == 1 else ResultNoise(replicates=int(number))
+
+
+def _number(given: Any) -> float:
+    """The number in a cell; NaN if there is none."""
+    try:
+        return math.nan if "_" in str(given) else float(given)
+    except ValueError:
+        return math.nan
 
 
 def _plain_number(text: str) -> str:
@@ -183,11 +234,8 @@ def ticket_row(where: str, text: str, name: str | None = None, value: float | No
 
 def checked_value(where: str, text: str) -> float:
     """The number in a cell; it must not be NaN or exceed `LARGEST_VALUE` in size."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if "_" in text or math.isnan(value):
+    value = _number(text)
+    if math.isnan(value):
         raise ResultsFileError(f"{where}, column 'value': {shown(text)} is not a number")
     if abs(value) > LARGEST_VALUE:
         raise ResultsFileError(

@@ -62,6 +62,8 @@ class Request:
     encoding: str | None = None
     decimal: str | None = None
     sheet: str | None = None  # of a workbook
+    prior_results: tuple[str, ...] = ()  # files of old results
+    prior_campaign: tuple[str, ...] = ()  # campaigns whose results are old results of this one
     engine: str = LOCAL  # or "disk", or the address of a Dask scheduler
     engine_ca: str | None = None
     engine_cert: str | None = None
@@ -98,6 +100,11 @@ def read_request(path: Path | None, given: Mapping[str, Any]) -> Request:
             )
         if "pool" in wanted:
             wanted["pool"] = str(path.parent / str(wanted["pool"]))
+        if "prior_results" in wanted:
+            files = wanted["prior_results"]
+            wanted["prior_results"] = [
+                str(path.parent / str(each)) for each in (files if isinstance(files, list) else [files])
+            ]
     wanted |= given
     if "pool" not in wanted:
         raise SettingsError("the table of candidates is missing: use --pool FILE")
@@ -109,10 +116,10 @@ def read_request(path: Path | None, given: Mapping[str, Any]) -> Request:
             raise SettingsError(f"{name} must be true or false, got {shown(wanted[name])}")
     if not isinstance(wanted.get("options", {}), dict):
         raise SettingsError(f"options must be a table of NAME = VALUE, got {shown(wanted['options'])}")
-    for name in ("features", "categories"):
+    for name in ("features", "categories", "prior_results", "prior_campaign"):
         if isinstance(wanted.get(name), str):
             wanted[name] = (wanted[name],)
-    for name in ("features", "categories", "lengthscale"):
+    for name in ("features", "categories", "lengthscale", "prior_results", "prior_campaign"):
         if isinstance(wanted.get(name), list):
             wanted[name] = tuple(wanted[name])
     return Request(**wanted)
@@ -154,6 +161,7 @@ class Settings:
     engine: dict[str, Any] | None = None  # as `EngineSettings` writes it
     cost_budget: float | None = None  # what all tickets together may cost
     per_cost: bool = False
+    prior: tuple[dict[str, Any], ...] = ()  # old results, as `campaigns/old_results.py` writes them
 
     @property
     def on_engine(self) -> EngineSettings:
@@ -190,7 +198,10 @@ class Settings:
 
     def to_json(self) -> str:
         """The settings as stored in the database."""
-        return json.dumps({**asdict(self), "source": self.source.plain()})
+        plain = {**asdict(self), "source": self.source.plain()}
+        if not self.prior:
+            del plain["prior"]  # so that settings without old results are what they were
+        return json.dumps(plain)
 
     @classmethod
     def from_json(cls, text: str) -> Settings:
@@ -198,9 +209,8 @@ class Settings:
         plain = json.loads(text)
         source = Source.from_plain(plain.pop("source"))
         columns = tuple((name, spread) for name, spread in plain.pop("columns", ()))
-        return cls(
-            **{**plain, "source": source, "assumptions": tuple(plain["assumptions"]), "columns": columns}
-        )
+        tuples = {name: tuple(plain.get(name, ())) for name in ("assumptions", "prior")}
+        return cls(**{**plain, **tuples, "source": source, "columns": columns})
 
 
 def policy_class(name: str) -> type[policies.Policy]:

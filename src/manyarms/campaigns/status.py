@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from manyarms.campaigns.assumptions import assumed_units
 from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.certify import certificate_lines, with_batches
 from manyarms.campaigns.costs import spending, spending_lines
 from manyarms.campaigns.engine_settings import LOCAL
 from manyarms.campaigns.model_summary import model_facts, model_lines
-from manyarms.campaigns.next_batch import values_of
+from manyarms.campaigns.next_batch import units_of, values_of
 from manyarms.campaigns.outlook import outlook_lines
 from manyarms.campaigns.queries import (
     batches,
@@ -102,8 +101,7 @@ def _assumptions(settings: Settings, model: LearnedModel | None, seen: Snapshot)
     """What was assumed by `new`, followed by what the model has assumed since, without repetition."""
     since: tuple[str, ...] = ()
     if not settings.learned:
-        given = settings.noise, settings.signal, settings.mean
-        since = assumed_units(settings.sign, *given, values_of(seen)).assumptions
+        since = units_of(settings, seen).assumptions
     elif model is not None:
         since = tuple(model.assumptions)
     return list(dict.fromkeys((*settings.assumptions, *since)))

@@ -104,6 +104,8 @@ def new(
     engine_cert: options.EngineCert = None,
     engine_key: options.EngineKey = None,
     engine_insecure: options.EngineInsecure = False,
+    prior_results: options.PriorResults = None,
+    prior_campaign: options.PriorCampaign = None,
     as_json: JsonOption = False,
 ) -> None:
     """Create a campaign on a table of candidates."""
@@ -119,6 +121,8 @@ def new(
         "budget": budget, "storage": storage, "max_failures": max_failures,
         "engine": engine, "engine_ca": engine_ca, "engine_cert": engine_cert, "engine_key": engine_key,
         "engine_insecure": engine_insecure or None,
+        "prior_results": tuple(prior_results) if prior_results else None,
+        "prior_campaign": tuple(prior_campaign) if prior_campaign else None,
         "repeats": int(repeats) if repeats is not None and repeats.isdecimal() else repeats,
     }  # fmt: skip
     request = read_request(config, {name: value for name, value in given.items() if value is not None})

@@ -14,6 +14,7 @@ from manyarms.policies import BBKB, SGPTS
 
 _TABLE, _MODEL = "Table of candidates", "Model (learned from the results unless --kernel is given)"
 _POLICY, _LIMITS = "Policy", "Limits"
+_PRIOR = "Old results (docs/old-results.md)"
 _ENGINE = "Where the candidates are held (docs/scale.md)"
 
 
@@ -198,3 +199,13 @@ EngineInsecure = Annotated[
     typer.Option("--engine-insecure", rich_help_panel=_ENGINE,
                  help="Allow a scheduler on another machine without TLS."),
 ]  # fmt: skip
+
+PriorResults = Annotated[
+    list[str] | None,
+    _option("--prior-results", panel=_PRIOR,
+            help="File of old results: the feature columns of the table and a column 'value'; repeatable."),
+]  # fmt: skip
+PriorCampaign = Annotated[
+    list[str] | None,
+    _option("--prior-campaign", panel=_PRIOR, help="Campaign whose results are old results; repeatable."),
+]

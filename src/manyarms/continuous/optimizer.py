@@ -145,17 +145,20 @@ class BoxOptimizer(Optimizer):
         arms: ArrayLike | None = None,
         failed: bool | Sequence[bool] = False,
         noise_std: ArrayLike | None = None,
+        replicates: ArrayLike | None = None,
         points: ArrayLike | None = None,
     ) -> None:
         """Record results as `Optimizer.tell` does, or those of `points` of the box (rows) not asked for."""
         if points is None:
-            super().tell(tickets, rewards, arms=arms, failed=failed, noise_std=noise_std)
+            super().tell(
+                tickets, rewards, arms=arms, failed=failed, noise_std=noise_std, replicates=replicates
+            )
             return
         if tickets is not None or arms is not None:
             raise InvalidParameterError("points", points, "given without tickets or arms")
         run, found = self._run().with_points(self._box.checked(points))
         told = Optimizer.of(run.context, self._with_arms(run.context))
-        told.tell(arms=found, rewards=rewards, failed=failed, noise_std=noise_std)
+        told.tell(arms=found, rewards=rewards, failed=failed, noise_std=noise_std, replicates=replicates)
         self._move(told.context, told.state)
 
     def _with_arms(self, context: RunContext) -> RunState:

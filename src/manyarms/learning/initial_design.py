@@ -18,6 +18,8 @@ from manyarms.support.validation import Ints, count
 
 MIN_SIZE, MAX_SIZE = 20, 30
 BUDGET_SHARE = 0.2
+OLD_SHARE = 1 / 3  # of the design, for the best arms by old results
+OLD_BEST = 0.02  # of the pool, from which they are taken
 _SAMPLE_SIZE = 500
 
 
@@ -38,10 +40,33 @@ def initial_design(prepared: Prepared, size: int, rng: np.random.Generator) -> I
     n_sampled = min(pool.n_arms, max(_SAMPLE_SIZE, 2 * size))
     sampled = rng.choice(pool.n_arms, n_sampled, replace=False)
     chosen = _kdpp_sample(prepared.families[0], pool.take(sampled), size, rng)
+    if prepared.n_old:
+        return _old_first(prepared, np.asarray(sampled[rng.permutation(chosen)]), size, rng)
     if len(chosen) < size:  # fewer different feature rows than arms wanted: the rest are chosen at random
         others = rng.permutation(np.setdiff1d(np.arange(n_sampled), chosen))
         chosen = np.concatenate([chosen, others[: size - len(chosen)]])
     return np.asarray(sampled[rng.permutation(chosen)], dtype=np.int64)
+
+
+def _old_first(prepared: Prepared, spread: Ints, size: int, rng: np.random.Generator) -> Ints:
+    """The design with a third of its arms from the best ones by each source of old results, these first.
+
+    They are spread out among the best OLD_BEST of the pool. If the old results are of no use, they are as
+    good as any others.
+    """
+    pool, best = prepared.pool, list[int]()
+    width = pool.n_features - prepared.n_old
+    each = max(1, int(size * OLD_SHARE) // prepared.n_old)
+    for column in range(width, pool.n_features):
+        values = np.concatenate([np.asarray(block)[:, column] for _, block in pool.blocks(bytes_per_arm=64)])
+        values = values + 1e-9 * rng.random(len(values))  # ties in any order
+        top = np.argsort(-values, kind="stable")[
+            : max(3 * each, min(int(OLD_BEST * len(values)), _SAMPLE_SIZE))
+        ]
+        chosen = _kdpp_sample(prepared.families[0], pool.take(top), min(each, len(top)), rng)
+        best += top[chosen].tolist()
+    rest = np.concatenate([spread, rng.permutation(pool.n_arms)[: 2 * size]]).tolist()
+    return np.array(list(dict.fromkeys([*best, *rest]))[:size], dtype=np.int64)
 
 
 def _kdpp_sample(family: Family, features: object, size: int, rng: np.random.Generator) -> Ints:

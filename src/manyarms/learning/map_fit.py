@@ -131,11 +131,16 @@ class HyperPrior:
             centre, sd, np.append(typical - SCALE_REACH, lower), np.append(typical + SCALE_REACH, upper)
         )
 
-    def with_noise_floor(self, noise_floor: float) -> HyperPrior:
-        """The same priors in a box without noise variances below the floor; 0 stands for the usual one."""
-        lower = self.lower.copy()
-        lower[-1] = math.log(noise_floor or NOISE_BOUNDS[0])
-        return replace(self, lower=lower)
+    def for_noise_of(self, observations: Observations) -> HyperPrior:
+        """The same priors in a box without noise variances below the floor; 0 stands for the usual one.
+
+        Where the noise of every result was stated, that of a further one is expected to be like theirs.
+        """
+        lower, centre = self.lower.copy(), self.centre
+        lower[-1] = math.log(observations.noise_floor or NOISE_BOUNDS[0])
+        if (typical := observations.typical_noise) is not None:
+            centre = np.append(centre[:-1], np.clip(math.log(typical), lower[-1], self.upper[-1]))
+        return replace(self, lower=lower, centre=centre)
 
     @property
     def start(self) -> Start:
@@ -183,7 +188,7 @@ def fit(
     The centre is also used when nothing can be evaluated at `start`. With `scored` the fit gets a score and
     its own `inverse_sd`, which takes one more evaluation per parameter.
     """
-    prior = (prior or HyperPrior.of(family)).with_noise_floor(observations.noise_floor)
+    prior = (prior or HyperPrior.of(family)).for_noise_of(observations)
     search = _Search(family, family.covariance_on(features), observations, prior)
     if start is None or not search.run(start, evaluations):
         search.run(prior.start, evaluations)
@@ -199,7 +204,7 @@ def second_mode(
     """
     if not len(found.log_scales):
         return None
-    prior = HyperPrior.of(found.family).with_noise_floor(observations.noise_floor)
+    prior = HyperPrior.of(found.family).for_noise_of(observations)
     covariance_at = found.family.covariance_on(features)
     search = _Search(found.family, covariance_at, observations, prior, found.start)
     offset = np.append(np.full(len(found.log_scales), shift), [0.0, 0.0])

@@ -13,6 +13,10 @@ The bracket is why replicates measure the noise directly. C has one row per *dif
 arms are repeated. The constant mean is integrated out (it adds the covariance τ²11ᵀ) rather than estimated,
 so a run that has only seen good arms does not take their average for the mean. Gradient (Rasmussen and
 Williams 2006, (5.9)): ∂/∂θ = ½ tr((ααᵀ − C⁻¹) ∂C/∂θ) with α = C⁻¹ȳ.
+
+A result may be the mean of several measurements; then n_i is the number of measurements, and T the number of
+results. The average of results whose noise was stated is a row of its own, whose entry on the diagonal is its
+stated variance in place of σ²/n (theory §8.10).
 """
 
 from __future__ import annotations
@@ -35,7 +39,8 @@ class Observations:
 
     `degrees_of_freedom` = Σ(n_i − 1) and `scatter` = ΣW_i may come from more arms than those listed: when the
     evidence is computed on a subset, every replicate still counts for the noise. The noise variance is at
-    least `noise_floor` (see `Targets`).
+    least `noise_floor` (see `Targets`). `stated` are the variances of the rows whose noise was stated, 0 for
+    the others; None if there are none.
     """
 
     counts: Floats
@@ -43,9 +48,27 @@ class Observations:
     degrees_of_freedom: float = 0.0
     scatter: float = 0.0
     noise_floor: float = 0.0
+    stated: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.means)
+
+    @property
+    def inverse_counts(self) -> Floats:
+        """What σ² is multiplied by on the diagonal: 1/n, and 0 where the noise was stated."""
+        return 1.0 / self.counts if self.stated is None else np.where(self.stated > 0, 0.0, 1.0 / self.counts)
+
+    def own_noise(self, noise: float) -> Floats:
+        """The variance of the noise of each row at the noise variance σ²."""
+        learned = noise * self.inverse_counts
+        return learned if self.stated is None else learned + self.stated
+
+    @property
+    def typical_noise(self) -> float | None:
+        """The geometric mean of the stated variances if the noise of every row was stated; otherwise None."""
+        if self.stated is None or not len(self.stated) or not (self.stated > 0).all():
+            return None
+        return float(np.exp(np.log(self.stated).mean()))
 
 
 @dataclass(frozen=True)
@@ -67,10 +90,10 @@ def log_evidence(
     covariance: Covariance, signal: float, noise: float, observations: Observations
 ) -> LogEvidence | None:
     """The evidence at signal variance s² and noise variance σ²; None where C is not positive definite."""
-    n, K, counts, means = len(observations), covariance.matrix, observations.counts, observations.means
+    n, K, means = len(observations), covariance.matrix, observations.means
     C = signal * K
     C += MEAN_VARIANCE
-    C[np.diag_indices(n)] += noise / counts
+    C[np.diag_indices(n)] += observations.own_noise(noise)
     solution = _solve(C, means)
     if solution is None:
         return None
@@ -78,11 +101,11 @@ def log_evidence(
     freedom, scatter = observations.degrees_of_freedom, observations.scatter
     value = _value(float(means @ alpha) + log_det, noise, observations)
     inverse_diagonal = 2.0 * np.diag(half) + alpha**2
-    by_noise = -noise * float(np.diag(half) @ (1.0 / counts))
+    by_noise = -noise * float(np.diag(half) @ observations.inverse_counts)
     by_noise += 0.5 * (scatter / noise - freedom)
     by_signal = -signal * float(np.vdot(half, K))
     gradient = np.concatenate([-signal * covariance.contract(half), [by_signal, by_noise]])
-    own_noise = noise / counts
+    own_noise = observations.own_noise(noise)
     fitted = means - own_noise * alpha
     variances = own_noise - own_noise**2 * inverse_diagonal
     return LogEvidence(
@@ -94,10 +117,10 @@ def log_evidence_alone(K: Floats, signal: float, noise: float, observations: Obs
     """The value of `log_evidence` without anything else, in a third of the time; −∞ where there is none."""
     from scipy.linalg import lapack
 
-    n, counts, means = len(observations), observations.counts, observations.means
+    n, means = len(observations), observations.means
     C = signal * K
     C += MEAN_VARIANCE
-    C[np.diag_indices(n)] += noise / counts
+    C[np.diag_indices(n)] += observations.own_noise(noise)
     factor, failed = lapack.dpotrf(C.T, overwrite_a=1)
     if failed:
         return -math.inf

@@ -11,6 +11,7 @@ that the noise was misjudged: a run that overestimates it keeps repeating one ar
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,8 +20,9 @@ import numpy as np
 from manyarms.kernels import KernelLike, Scale
 from manyarms.kernels.describe import describe, from_description
 from manyarms.learning.fit_subset import MAX_ARMS
-from manyarms.learning.map_fit import PRIOR, STOPPED, prior_fit
+from manyarms.learning.map_fit import PRIOR, STOPPED, Fit, prior_fit
 from manyarms.learning.model_selection import Selected, select
+from manyarms.learning.old_family import WithOldResults
 from manyarms.learning.prepared_pool import Prepared
 from manyarms.learning.reward_transforms import (
     SMALLEST_DIFFERENCE,
@@ -76,7 +78,7 @@ class LearnedModel:
 
     def targets(self, history: History) -> Targets:
         """The history as the posterior conditions on it: transformed, and the constant mean subtracted."""
-        transformed = targets(history, self.transform)
+        transformed = targets(history, self.transform).by_arm(self.ridge)
         return replace(transformed, means=transformed.means - self.mean)
 
     def in_user_units(self, mean: Floats, std: Floats, width: float = 1.0) -> tuple[Floats, Floats, Floats]:
@@ -141,13 +143,13 @@ def should_refit(
 
 
 def _rewards_differ(history: History) -> bool:
-    means, _ = arm_averages(history)
+    means = arm_averages(history).means
     return len(means) >= MIN_ARMS and bool(np.ptp(means) >= SMALLEST_DIFFERENCE)
 
 
 def _far_outside(model: LearnedModel, history: History) -> bool:
     """Whether an average lies far outside the range of the rewards the model was learned from."""
-    means, _ = arm_averages(history)
+    means = arm_averages(history).means
     limit = max(FAR_OUT, BEYOND * model.largest_value)
     return bool(np.abs(model.transform.forward(means)).max(initial=0.0) > limit)
 
@@ -186,14 +188,30 @@ def learn(
 def _notes(found: Selected) -> tuple[str, ...]:
     """Sentences about the scale of the rewards, the search and the noise."""
     observed, notes = found.targets, scale_sentence(found.targets.transform)
+    if isinstance(found.fit.family, WithOldResults):
+        notes = (*notes, _about_old(found.fit))
     if found.fit.outcome == STOPPED:
         notes = (*notes, "the search for kernel and noise was stopped before it converged")
     if observed.noise_floor > REPORTED_NOISE_FLOOR:
         floor = f"{observed.noise_floor**0.5:.2g}"
         notes = (*notes, f"many results are equal: the noise is assumed to be at least {floor}")
-    if not (observed.counts > 1).any():
+    if (observed.stated > 0).all():
+        return (*notes, "every result has a stated noise: that of a result without one is assumed")
+    if not (observed.results > 1).any():
         notes = (*notes, "no arm was tried twice: noise and signal are separated by smoothness alone")
     return notes
+
+
+def _about_old(fit: Fit) -> str:
+    """Which old results are used, and the prior correlation of new values with what they predict."""
+    family = fit.family
+    assert isinstance(family, WithOldResults)
+    if not family.columns:
+        return "old results: not used, because the new ones are explained better without them"
+    weights = np.exp(fit.log_scales[-len(family.columns) :])
+    numbers = ", ".join(str(column - family.width + 1) for column in family.columns)
+    correlation = math.sqrt(float(weights.sum() / (1.0 + weights.sum())))
+    return f"old results: source {numbers} used, with a prior correlation of about {correlation:.2f}"
 
 
 def _arms_with_results(n: int) -> str:

@@ -20,6 +20,7 @@ from manyarms.learning.fit_subset import MAX_ARMS, choose_subset
 from manyarms.learning.kernel_families import Family
 from manyarms.learning.map_fit import NOISE_BOUNDS, Fit, HyperPrior, fit, second_mode
 from manyarms.learning.marginal_likelihood import Observations
+from manyarms.learning.old_family import WithOldResults, with_old, without_old
 from manyarms.learning.parameter_uncertainty import std_factor
 from manyarms.learning.prepared_pool import Prepared
 from manyarms.learning.reward_transforms import Targets
@@ -47,7 +48,10 @@ def select(prepared: Prepared, scales: Sequence[Targets], rng: np.random.Generat
     targets, first = scales[0], prepared.families[0]
     chosen = _chosen(prepared, targets, first, first.typical, rng, COMPARISON_ARMS)
     features = prepared.pool.take(targets.arms[chosen])
-    targets, candidates = _compare(prepared, scales, features, chosen)
+    if prepared.n_old:
+        targets, candidates = _compare_old(prepared, scales, features, chosen)
+    else:
+        targets, candidates = _compare(prepared, scales, features, chosen)
     best, factor = (
         best_of(candidates),
         std_factor([replace(each.fit, score=each.score) for each in candidates]),
@@ -74,7 +78,7 @@ def _compare(
 
     def score(targets: Targets, fit: Fit) -> float:
         charge = 0.5 * targets.transform.n_shapes * math.log(len(chosen))  # as in the BIC
-        return fit.score + float(targets.counts[chosen] @ targets.log_slopes[chosen]) - charge
+        return fit.score + float(targets.results[chosen] @ targets.log_slopes[chosen]) - charge
 
     candidates, winner = fitted(scales[0]), scales[0]
     best = best_of(candidates)
@@ -84,6 +88,18 @@ def _compare(
         if found > highest:
             winner, highest = targets, found
     return winner, candidates if winner is scales[0] else fitted(winner)
+
+
+def _compare_old(
+    prepared: Prepared, scales: Sequence[Targets], features: Any, chosen: Ints
+) -> tuple[Targets, list[Candidate]]:
+    """The same without old results, and the best of these candidates with them."""
+    width = prepared.pool.n_features - prepared.n_old
+    families = tuple(family.family for family in prepared.families if isinstance(family, WithOldResults))
+    plain = replace(prepared, families=families, n_old=0)
+    targets, candidates = _compare(plain, scales, features[:, :width], chosen)
+    more = with_old(candidates, width, prepared.n_old, features, _observations(targets, chosen))
+    return targets, [*(without_old(each, width) for each in candidates), *more]
 
 
 def _fit_candidates(
@@ -145,5 +161,8 @@ def _chosen(
 
 def _observations(targets: Targets, chosen: Ints) -> Observations:
     """The statistics of these arms; replicates of all arms count for the noise."""
-    freedom, scatter = float((targets.counts - 1.0).sum()), float(targets.scatters.sum())
-    return Observations(targets.counts[chosen], targets.means[chosen], freedom, scatter, targets.noise_floor)
+    freedom, scatter = float((targets.results - 1.0).sum()), float(targets.scatters.sum())
+    stated = targets.stated[chosen] if targets.stated.any() else None
+    return Observations(
+        targets.counts[chosen], targets.means[chosen], freedom, scatter, targets.noise_floor, stated
+    )

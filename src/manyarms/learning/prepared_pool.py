@@ -33,7 +33,8 @@ class Prepared:
     of transform to learn (`fit_transforms`), and `growth` the growth of arms or pulls after which it is
     learned again (`should_refit`). `least_noise` is the smallest noise variance to be learned, for rewards of
     variance one; None: 1e-5. `ways` are the ways in which each of the user's columns may be read
-    (`column_ways.py`), the usual one first; empty where there is nothing to choose.
+    (`column_ways.py`), the usual one first; empty where there is nothing to choose. The last `n_old` columns
+    of `pool` hold what old results predict (`old_results.py`); everything else here is about those before.
     """
 
     pool: Pool
@@ -46,6 +47,7 @@ class Prepared:
     growth: float | None = None
     least_noise: float | None = None
     ways: tuple[tuple[Way, ...], ...] = ()
+    n_old: int = 0
 
     @property
     def dimension(self) -> int:

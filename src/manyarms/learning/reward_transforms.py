@@ -18,18 +18,19 @@ neighbouring order statistics, which may be arbitrarily close.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from manyarms.errors import InvalidParameterError
 from manyarms.learning.smooth_warpings import Warped, smooth_warpings
-from manyarms.posterior.history import History
+from manyarms.posterior.history import History, grouped
 from manyarms.support.validation import Floats, Ints
 
 _ROUNDING = 1e-13  # relative rounding error of a sum of squares
 SMALLEST_DIFFERENCE = 1e-290  # rewards closer than this count as equal: their slope would overflow
+LEAST_STATED = 1e-5  # of the rewards' variance: the smallest stated noise variance that is used
 _KNOTS = 257  # of the normal scores, evenly spaced in score, so that both tails keep every value
 
 
@@ -150,8 +151,12 @@ def transform_from(description: dict[str, Any]) -> Transform:
 class Targets:
     """A history on the model's scale: the mapped averages, and the scatter of replicates.
 
-    `log_slopes` are those of the transform at the averages. `noise_floor` is the variance hidden by tied
-    averages (`tie_variance`), a lower bound on the noise variance.
+    An arm has a row for its results with the learned noise, and one for those whose noise was stated: their
+    averages weigh differently for every value of the learned noise (theory §8.10). `counts` are the numbers
+    of measurements behind the averages, `results` those of separate results, and `stated` the variance of a
+    row whose noise was stated, 0 for the others. `log_slopes` are those of the transform at the averages.
+    `noise_floor` is the variance hidden by tied averages (`tie_variance`), a lower bound on the noise
+    variance.
     """
 
     transform: Transform
@@ -161,41 +166,98 @@ class Targets:
     scatters: Floats
     log_slopes: Floats
     noise_floor: float = 0.0
+    results: Floats = field(default_factory=lambda: np.empty(0))
+    stated: Floats = field(default_factory=lambda: np.empty(0))
 
     @property
     def sums(self) -> Floats:
         """Sums of the modelled values, on which a posterior conditions."""
         return self.counts * self.means
 
+    def by_arm(self, noise: float) -> Targets:
+        """One row for each arm: a stated variance v counts as noise/v measurements of variance `noise`."""
+        if not self.stated.any():
+            return self
+        weights = np.where(self.stated > 0, noise / np.where(self.stated > 0, self.stated, 1.0), self.counts)
+        arms, counts, sums = grouped(self.arms, self.means, weights)
+        nothing = np.zeros(len(arms))
+        return replace(
+            self, arms=arms, counts=counts, means=sums / counts, scatters=nothing, log_slopes=nothing,
+            results=counts, stated=nothing,
+        )  # fmt: skip
 
-def arm_averages(history: History) -> tuple[Floats, Floats]:
-    """Each arm's average reward, and the sum of squares about it (zero where it is rounding error)."""
-    counts, sums, squares = history.counts, history.sums, history.squares
-    means = sums / counts
-    scatters = squares - sums * means
-    return means, np.where((counts > 1) & (scatters > _ROUNDING * squares), scatters, 0.0)
+
+@dataclass(frozen=True)
+class Averages:
+    """The averages that a model is fitted to, in reward units and in order of arms; see `Targets`.
+
+    `stated` are the variances of the averages of results with a stated noise, 0 for the other rows.
+    """
+
+    arms: Ints
+    counts: Floats
+    results: Floats
+    means: Floats
+    scatters: Floats
+    stated: Floats
+
+
+def arm_averages(history: History) -> Averages:
+    """The average reward in each row, and the sum of squares about it (zero where it is rounding error)."""
+    order = np.argsort(history.arms)
+    arms = history.arms[order]
+    counts, sums, squares, results, precisions, scaled = history.own[:, order]
+    usual, stated = np.flatnonzero(results), np.flatnonzero(precisions)
+    means = sums[usual] / counts[usual]
+    scatters = squares[usual] - sums[usual] * means
+    kept = (results[usual] > 1) & (scatters > _ROUNDING * squares[usual])
+    place = np.argsort(np.concatenate([usual, stated]), kind="stable")
+    nothing, ones = np.zeros(len(stated)), np.ones(len(stated))
+
+    def rows(first: Floats, second: Floats) -> Floats:
+        return np.concatenate([first, second])[place]
+
+    return Averages(
+        arms=np.concatenate([arms[usual], arms[stated]])[place],
+        counts=rows(counts[usual], ones),
+        results=rows(results[usual], ones),
+        means=rows(means, scaled[stated] / precisions[stated]),
+        scatters=rows(np.where(kept, scatters, 0.0), nothing),
+        stated=rows(np.zeros(len(usual)), 1.0 / precisions[stated]),
+    )
 
 
 def targets(history: History, transform: Transform) -> Targets:
     """The values a model is fitted to, in order of arms: the order of the results has no influence."""
-    order = np.argsort(history.arms)
-    counts = history.counts[order]
-    means, scatters = (each[order] for each in arm_averages(history))
-    noise = math.sqrt(float(scatters.sum()) / max(float((counts - 1.0).sum()), 1.0))
+    seen = arm_averages(history)
+    means, freedom = seen.means, float((seen.results - 1.0).sum())
+    noise = math.sqrt(float(seen.scatters.sum()) / max(freedom, 1.0))
     mapped = np.zeros(len(means))
     if noise > 0:
         chord = transform.forward(means + noise) - transform.forward(means - noise)
-        mapped = (np.sqrt(scatters) * (chord / (2.0 * noise))) ** 2
+        mapped = (np.sqrt(seen.scatters) * (chord / (2.0 * noise))) ** 2
     noise_floor = tie_variance(means) if isinstance(transform, NormalScores) else 0.0
     return Targets(
         transform=transform,
-        arms=history.arms[order],
-        counts=counts,
+        arms=seen.arms,
+        counts=seen.counts,
         means=transform.forward(means),
         scatters=mapped,
         log_slopes=transform.log_slopes(means),
         noise_floor=noise_floor,
+        results=seen.results,
+        stated=mapped_variances(transform, means, seen.stated, noise_floor),
     )
+
+
+def mapped_variances(transform: Transform, rewards: Floats, variances: Floats, floor: float) -> Floats:
+    """Stated variances (0: none) at these rewards on the model's scale, by the slope of the chord there.
+
+    They are at least LEAST_STATED and the variance that ties hide: a smaller one could not be factorised.
+    """
+    noise = np.sqrt(variances)
+    chord = transform.forward(rewards + noise) - transform.forward(rewards - noise)
+    return np.where(variances > 0, np.maximum((0.5 * chord) ** 2, max(floor, LEAST_STATED)), 0.0)
 
 
 def fit_transforms(history: History, kind: str = "auto") -> tuple[tuple[Transform, ...], tuple[str, ...]]:
@@ -206,7 +268,7 @@ def fit_transforms(history: History, kind: str = "auto") -> tuple[tuple[Transfor
     """
     if kind not in ("auto", "rank", "standardise"):
         raise InvalidParameterError("rewards", kind, "'auto', 'rank' or 'standardise'")
-    means, _ = arm_averages(history)
+    means = arm_averages(history).means
     if not len(means):
         return (Standardised(),), (
             "no results yet: rewards are assumed to have mean 0 and standard deviation 1",

@@ -210,7 +210,8 @@ class _Search:
         """The same for every second arm, or every third and so on, which suffice to compare ways."""
         seen = self.observations
         some = np.arange(0, len(seen), math.ceil(len(seen) / SCREENED_ARMS))
-        fewer = replace(seen, counts=seen.counts[some], means=seen.means[some])
+        stated = None if seen.stated is None else seen.stated[some]
+        fewer = replace(seen, counts=seen.counts[some], means=seen.means[some], stated=stated)
         return replace(self, features=self.features[some], observations=fewer)
 
     def _best_change(self, point: _Point, column: int, ways: list[Way]) -> list[_Change]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manyarms.errors import InvalidRewardError
+from manyarms.posterior.own_noise import ROWS, OwnNoise
 from manyarms.support.append_log import AppendLog
 from manyarms.support.validation import Floats, Ints, arm_index, arm_indices, count, finite_rewards
 
@@ -18,14 +19,16 @@ class History:
     """Sufficient statistics of all rewards (theory §2.1); `len` is the number of *different* arms pulled.
 
     `n_arms` is the number of arms of the pool. `added` returns a longer history and does not modify this one;
-    `add` modifies it in place. See theory §2.1.
+    `add` modifies it in place. See theory §2.1. Once a result has come with its own noise, `own` has what a
+    learned model needs of it (theory §8.10); until then all results are single measurements of equal noise.
     """
 
     def __init__(self, n_arms: int) -> None:
         self.n_arms = count("n_arms", n_arms)
         self._arms: AppendLog[int] = AppendLog()
         self._places: dict[int, int] = {}  # arm → column of _totals; a hint, shared with extended copies
-        self._totals: Floats = np.zeros((3, 0))  # 3 × arms: counts, sums, squares, in order of the first pull
+        # 3 × arms: counts, sums, squares, in order of the first pull; 9 × arms with the rows of `own`
+        self._totals: Floats = np.zeros((3, 0))
 
     def __len__(self) -> int:
         return len(self._arms)
@@ -55,6 +58,21 @@ class History:
         """The sum of the squared rewards of each of `arms`."""
         return np.array(self._totals[2])
 
+    @property
+    def own(self) -> Floats:
+        """By arm (columns): of results with the learned noise, the number of measurements behind them, with
+        these weights the sums of rewards and of squared rewards, and the number of results; of results with a
+        stated noise, the sums of 1/noise² and of rewards/noise².
+        """
+        if len(self._totals) > 3:
+            return np.array(self._totals[3:])
+        return _usual(self._totals)
+
+    @property
+    def has_own_noise(self) -> bool:
+        """Whether any result came with its own noise."""
+        return len(self._totals) > 3
+
     def count_of(self, arm: int) -> int:
         """The number of pulls of one arm (an index); 0 if it was never pulled."""
         place = self._place(arm_index(arm, self.n_arms))
@@ -69,11 +87,12 @@ class History:
         indices = arm_indices(arms, self.n_arms)
         return self.recorded(indices, finite_rewards(rewards, len(indices)))
 
-    def recorded(self, indices: Ints, values: Floats) -> History:
+    def recorded(self, indices: Ints, values: Floats, noise: OwnNoise | None = None) -> History:
         """`added` for arms and rewards that are already validated; an overflowing sum is an error."""
         if not len(indices):
             return self
-        if len(indices) == 1:  # the common case
+        own = self.has_own_noise or not (noise is None or noise.is_usual)
+        if len(indices) == 1 and not own:  # the common case
             return self._with_one(int(indices[0]), float(values[0]))
         places: dict[int, int] = {}
         fresh: list[int] = []
@@ -83,11 +102,15 @@ class History:
                 place = len(self) + len(fresh)
                 fresh.append(arm)
             places[arm] = place
-        totals = np.zeros((3, len(self) + len(fresh)))
-        totals[:, : len(self)] = self._totals
-        with np.errstate(over="ignore"):
+        totals = np.zeros((3 + ROWS * own, len(self) + len(fresh)))
+        totals[:3, : len(self)] = self._totals[:3]
+        with np.errstate(over="ignore", invalid="ignore"):
             where = [places[arm] for arm in indices.tolist()]
-            for row, amount in enumerate((np.ones_like(values), values, values * values)):
+            amounts = [np.ones_like(values), values, values * values]
+            if own:
+                totals[3:, : len(self)] = self.own
+                amounts += (noise or OwnNoise.usual(len(values))).rows(values)
+            for row, amount in enumerate(amounts):
                 np.add.at(totals[row], where, amount)  # one by one, so that batches do not change the sums
         if not np.isfinite(totals).all():
             overflow = np.asarray(~np.isfinite(totals).all(axis=0))
@@ -119,15 +142,23 @@ class History:
         """The same pulls with other rewards: their sums and sums of squares, in the order of `arms`."""
         return History.from_plain(self.to_plain() | {"sums": sums, "squares": squares}, self.n_arms)
 
+    def negated(self) -> History:
+        """The same pulls with every reward negated."""
+        signs = np.array([1.0, -1.0, 1.0, 1.0, -1.0, 1.0, 1.0, 1.0, -1.0])[: len(self._totals), None]
+        return self._with(self.n_arms, self._arms, {}, signs * self._totals + 0.0)  # never −0
+
     def to_plain(self) -> dict[str, Any]:
-        """The history as four arrays of equal length."""
-        return {"arms": self.arms, "counts": self.counts, "sums": self.sums, "squares": self.squares}
+        """The history as arrays with an entry for each arm."""
+        plain = {"arms": self.arms, "counts": self.counts, "sums": self.sums, "squares": self.squares}
+        return plain | ({"own": self.own} if self.has_own_noise else {})
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any], n_arms: int) -> History:
         """The history that `to_plain` wrote."""
         arms = np.asarray(plain["arms"], dtype=np.int64).tolist()
-        totals = np.array([plain["counts"], plain["sums"], plain["squares"]], dtype=np.float64)
+        totals = np.array(
+            [plain["counts"], plain["sums"], plain["squares"], *plain.get("own", ())], dtype=np.float64
+        )
         places = {arm: place for place, arm in enumerate(arms)}
         return cls(n_arms)._with(n_arms, AppendLog(arms), places, totals)
 
@@ -142,6 +173,12 @@ class History:
         if place is None or (place < len(self) and self._arms[place] == arm):
             return place
         return next((place for place, known in enumerate(self._arms) if known == arm), None)
+
+
+def _usual(totals: Floats) -> Floats:
+    """The rows of `History.own` if every result is a single measurement with the noise of the model."""
+    counts, sums, squares = totals
+    return np.array([counts, sums, squares, counts, np.zeros_like(counts), np.zeros_like(counts)])
 
 
 def _too_large(reward: float) -> InvalidRewardError:

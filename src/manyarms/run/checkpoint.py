@@ -23,6 +23,7 @@ from manyarms.pool.pool import Pool
 from manyarms.run.belief import Belief
 from manyarms.run.context import RunContext
 from manyarms.run.growing import with_more_arms
+from manyarms.run.prior_results import PriorResults
 from manyarms.run.state import RunState
 from manyarms.support.archive import read_archive, unchanged, write_archive
 from manyarms.support.output_files import replacing
@@ -103,7 +104,8 @@ def restored(
 
 def context_to_plain(context: RunContext) -> dict[str, Any]:
     """The policy and the settings; the pool is written separately."""
-    return {"policy": policy_to_plain(context.policy), "settings": context.settings()}
+    prior = {f"source {number}": source.to_plain() for number, source in enumerate(context.prior)}
+    return {"policy": policy_to_plain(context.policy), "settings": context.settings(), "prior": prior}
 
 
 def started(
@@ -122,7 +124,10 @@ def started(
     first, then = saved["encoded_arms"], saved["modelled_arms"]
     begun = pool if first == pool.n_arms else pool.first(first)
     prepared = prepare(begun) if prepare is not None and policy.kernel == "auto" else None
-    context = RunContext.checked(begun, policy, **plain["settings"], engine=engine, prepared=prepared)
+    prior = tuple(PriorResults.from_plain(source) for source in plain.get("prior", {}).values())
+    context = RunContext.checked(
+        begun, policy, **plain["settings"], engine=engine, prepared=prepared, prior=prior
+    )
     state = RunState.initial(context)
     if then > first:
         context, state = with_more_arms(context, state, pool.first(then))

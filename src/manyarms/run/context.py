@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from manyarms.pool.costs import ArmCosts, Costs
 from manyarms.pool.pool import Pool
 from manyarms.posterior.storage import AUTO, automatic_storage
 from manyarms.run.eligibility import repeats_setting
+from manyarms.run.prior_results import PriorResults, checked_prior, with_prior
 from manyarms.sketch.inducing import AllPulled
 from manyarms.support.random_streams import RandomStreams
 from manyarms.support.validation import count
@@ -30,7 +32,8 @@ SETTINGS = ("seed", "budget", "repeats", "max_failures", "storage", "lazy", "min
 class RunContext:
     """Everything about a run that results do not change. `policy` is as requested: its kernel may be "auto".
 
-    `prepared` is the pool as prepared for a learned model, or None if the kernel is given.
+    `prepared` is the pool as prepared for a learned model, or None if the kernel is given. `prior` are the
+    old results that it also learns from.
     """
 
     pool: Pool
@@ -45,6 +48,7 @@ class RunContext:
     prepared: Prepared | None
     engine: Engine = DEFAULT
     costs: ArmCosts | None = None
+    prior: tuple[PriorResults, ...] = ()
 
     @classmethod
     def checked(
@@ -62,6 +66,7 @@ class RunContext:
         prepared: Prepared | None = None,
         engine: Engine | None = None,
         costs: Costs | None = None,
+        prior: PriorResults | Sequence[PriorResults] = (),
     ) -> RunContext:
         """The context for these settings, which are those of `Optimizer`, after checking them."""
         if not isinstance(pool, Pool):
@@ -77,6 +82,8 @@ class RunContext:
         learned = policy.kernel == "auto"
         if repeats is None:
             repeats = "fresh" if learned else "allow"
+        sources = checked_prior(prior, policy, pool)
+        sign = -1.0 if minimize else 1.0
         return cls(
             pool=pool,
             policy=policy if learned else policy.on(pool),
@@ -87,9 +94,10 @@ class RunContext:
             storage=storage,
             lazy=lazy,
             minimize=minimize,
-            prepared=_prepared(pool, policy, prepared) if learned else None,
+            prepared=_prepared(pool, policy, prepared, sources, sign) if learned else None,
             engine=_engine(engine),
             costs=_checked_costs(costs, pool, policy),
+            prior=sources,
         )
 
     @property
@@ -154,7 +162,7 @@ class RunContext:
 
     def prepared_again(self, pool: Pool) -> RunContext:
         """The context on a pool whose features are prepared again from scratch."""
-        return replace(self, pool=pool, prepared=_prepared(pool, self.policy, None))
+        return replace(self, pool=pool, prepared=_prepared(pool, self.policy, None, self.prior, self.sign))
 
 
 def checked_budget(policy: Policy, budget: int | None) -> int | None:
@@ -193,7 +201,9 @@ def _engine(engine: Engine | None) -> Engine:
     return engine
 
 
-def _prepared(pool: Pool, policy: Policy, prepared: Prepared | None) -> Prepared:
+def _prepared(
+    pool: Pool, policy: Policy, prepared: Prepared | None, prior: tuple[PriorResults, ...], sign: float
+) -> Prepared:
     """The pool as prepared for a learned model, with the kernel families that the policy can use.
 
     For example, Fourier features exist only for some kernels. It is an error if no family is left.
@@ -203,6 +213,8 @@ def _prepared(pool: Pool, policy: Policy, prepared: Prepared | None) -> Prepared
             "prepared", prepared.pool, f"prepared from this pool of {pool.n_arms} arms"
         )
     prepared = prepared or prepare(pool)
+    if prior:
+        return with_prior(prepared, pool, prior, sign)
     if type(policy).feature_map is Policy.feature_map:
         return prepared
     kept, problems = [], []

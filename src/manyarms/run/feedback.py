@@ -6,6 +6,7 @@ posterior is rebuilt under the new model.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from manyarms.choice.widths import guess_and_double
 from manyarms.errors import InvalidParameterError
 from manyarms.learning import LearnedModel, Targets, learn, should_refit
+from manyarms.learning.reward_transforms import mapped_variances
 from manyarms.policies import Sparse
 from manyarms.pool.pool import Pool
 from manyarms.posterior.history import History, grouped
@@ -21,6 +23,7 @@ from manyarms.posterior.sparse_gp import SparseGP
 from manyarms.posterior.state import PosteriorState
 from manyarms.run.belief import Belief, Memory
 from manyarms.run.context import RunContext
+from manyarms.run.results import ToldResult
 from manyarms.run.reward_scale import RewardScale
 from manyarms.run.state import RunState
 from manyarms.sketch.at_most import AtMost
@@ -52,12 +55,23 @@ def with_feedback(context: RunContext, state: RunState) -> RunState:
         waiting = sorted(state.waiting, key=lambda result: result.order)
         arms = np.array([result.arm for result in waiting], dtype=np.int64)
         values = RewardScale(belief.model).values(np.array([result.utility for result in waiting]))
-        weights = np.array([result.weight for result in waiting])
+        weights = _weights(belief, waiting)
         rng = context.streams.at("inducing", state.n_feedbacks)
         belief = conditioned(belief, arms, values, weights, rng)
     return changed(
         state, belief=belief, waiting=(), modelled_arms=modelled_arms, n_feedbacks=state.n_feedbacks + 1
     )
+
+
+def _weights(belief: Belief, results: Sequence[ToldResult]) -> Floats:
+    """The weight of each result in V: σ²/v where a learned model has the noise σ² and v was stated."""
+    weights = np.array([result.weight for result in results])
+    stated = np.array([(result.noise_std or 0.0) ** 2 for result in results])
+    if belief.model is None or not stated.any():
+        return weights
+    rewards = np.array([result.utility for result in results])
+    variances = mapped_variances(belief.model.transform, rewards, stated, 0.0)
+    return np.where(stated > 0, belief.model.ridge / np.where(stated > 0, variances, 1.0), weights)
 
 
 def _is_refit_due(context: RunContext, model: LearnedModel, history: History) -> bool:

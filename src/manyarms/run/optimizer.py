@@ -38,6 +38,7 @@ from manyarms.run.domains import Domain, OnDomains
 from manyarms.run.feedback import with_feedback, with_oversampling
 from manyarms.run.frames import Frames
 from manyarms.run.growing import with_more_arms
+from manyarms.run.prior_results import PriorResults
 from manyarms.run.reward_scale import RewardScale
 from manyarms.run.spending import Spending
 from manyarms.run.state import RunState
@@ -74,6 +75,7 @@ class Optimizer(OnDomains, Frames, Advice, Spending):
     costs: what a pull of each arm costs, with a budget and a rule (`manyarms.Costs`); None: pulls are alike.
     engine: where the pool is held and worked on, such as `manyarms.engines.Local(threads=4)`; the arms chosen
         do not depend on it. By default, large pools use all cores.
+    prior: old results to learn from (`PriorResults`), from one source or several; see docs/old-results.md.
 
     The run is one frozen `RunState` with its `RunContext`. A call computes the next state and then replaces
     the present one, so a call that fails changes nothing.
@@ -94,10 +96,11 @@ class Optimizer(OnDomains, Frames, Advice, Spending):
         prepared: Prepared | None = None,
         engine: Engine | None = None,
         costs: Costs | None = None,
+        prior: PriorResults | Sequence[PriorResults] = (),
     ) -> None:
         context = RunContext.checked(
             pool, policy, seed, budget=budget, repeats=repeats, max_failures=max_failures, storage=storage,
-            lazy=lazy, minimize=minimize, prepared=prepared, engine=engine, costs=costs,
+            lazy=lazy, minimize=minimize, prepared=prepared, engine=engine, costs=costs, prior=prior,
         )  # fmt: skip
         self._move(context, RunState.initial(context))
 
@@ -164,6 +167,7 @@ class Optimizer(OnDomains, Frames, Advice, Spending):
         arms: ArrayLike | None = None,
         failed: bool | Sequence[bool] = False,
         noise_std: ArrayLike | None = None,
+        replicates: ArrayLike | None = None,
     ) -> None:
         """Record results, in any order. If any argument is invalid, nothing is recorded.
 
@@ -173,10 +177,13 @@ class Optimizer(OnDomains, Frames, Advice, Spending):
             are always indices; `Pool.index_of` finds the arm of an id that is a number.
         failed: one flag for all results or one for each, marking trials without a reward; their rewards are
             ignored.
-        noise_std: the standard deviation of the noise, one for all results or one for each, if it differs
-            from √ridge. A result has the weight ridge/noise_std² in V (theory §2.1).
+        noise_std: the standard deviation of the noise of the results, one for all or one for each (None where
+            it is not known), in reward units. It is taken as it is; see docs/noise.md.
+        replicates: the number of measurements that each result is the mean of, one for all or one for each.
         """
-        state = telling.told(self._context, self._state, tickets, rewards, arms, failed, noise_std)
+        state = telling.told(
+            self._context, self._state, tickets, rewards, arms, failed, noise_std, replicates
+        )
         self._move(self._context, state)
 
     def forget(self, tickets: Batch | ArrayLike) -> None:
@@ -287,7 +294,7 @@ class Optimizer(OnDomains, Frames, Advice, Spending):
         """Pull counts and reward sums of all results so far."""
         history = self._state.history
         if self._context.minimize:
-            return history.with_rewards(0.0 - history.sums, history.squares)
+            return history.negated()
         return history.on(self.pool.n_arms)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,9 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from manyarms.errors import InvalidParameterError, InvalidRewardError
+from manyarms.posterior.own_noise import OwnNoise
 from manyarms.support.validation import Floats, as_array, finite_rewards, positive
 
 Flags = NDArray[np.bool_]
+SMALLEST_NOISE = 1e-100  # beyond it and its inverse, squares could overflow
 
 
 @dataclass(frozen=True)
@@ -22,28 +25,58 @@ class ToldResult:
     order: tuple[int, int]
     arm: int
     utility: float  # the reward, or its negative where rewards are minimised
-    weight: float = 1.0  # λ/noise² of this result, 1 if its noise is the policy's
+    weight: float = 1.0  # λ/noise² of this result, 1 if its noise is the policy's; with a learned noise, the
+    # number of measurements that it is the mean of
+    noise_std: float | None = None  # in reward units, if it is stated and the model is learned
 
     def to_plain(self) -> list[Any]:
-        """The result as a list of four numbers, or five if it has a weight of its own."""
-        return [*self.order, self.arm, self.utility, *([] if self.weight == 1.0 else [self.weight])]
+        """The result as a list of four numbers, five if it has a weight, or six if it has a stated noise."""
+        stated = [] if self.noise_std is None else [self.noise_std]
+        weight = [self.weight] if stated or self.weight != 1.0 else []
+        return [*self.order, self.arm, self.utility, *weight, *stated]
 
     @classmethod
     def from_plain(cls, plain: Sequence[Any]) -> ToldResult:
         """The result that `to_plain` wrote."""
-        kind, number, arm, utility, *weight = plain
-        return cls((kind, number), arm, utility, *weight)
+        kind, number, arm, utility, *noise = plain
+        return cls((kind, number), arm, utility, *noise)
 
 
-def noise_weights(noise_std: ArrayLike | None, ridge: float | None, expected: int) -> Floats:
-    """λ/noise² of each of the expected results, from one standard deviation for all or one for each."""
-    if noise_std is None or ridge is None:
-        return np.ones(expected)
-    given = as_array("noise_std", noise_std)
-    if given.shape not in ((), (expected,)):
-        raise InvalidParameterError("noise_std", noise_std, f"one positive number, or {expected} of them")
-    stds = np.array([positive("noise_std", std) for std in given.reshape(-1).tolist()])
-    return np.broadcast_to(ridge / stds**2, (expected,)).copy()
+def own_noise(noise_std: Any, replicates: Any, expected: int) -> OwnNoise:
+    """The noise of each of the expected results.
+
+    noise_std: one standard deviation for all or one for each; None, or None for some, if it is not stated.
+    replicates: one number of measurements for all or one for each; None is 1.
+    """
+    stds = _for_each("noise_std", noise_std, expected, np.nan)
+    numbers = _for_each("replicates", replicates, expected, 1.0)
+    for std, number in zip(stds.tolist(), numbers.tolist(), strict=True):
+        if number != round(number):
+            raise InvalidParameterError("replicates", number, "a whole number of measurements")
+        if number != 1.0 and not math.isnan(std):
+            rule = f"left out where noise_std ({std:g}) is given, which is the noise of the result itself"
+            raise InvalidParameterError("replicates", int(number), rule)
+    return OwnNoise(numbers, stds)
+
+
+def _for_each(name: str, given: Any, expected: int, missing: float) -> Floats:
+    if given is None:
+        return np.full(expected, missing)
+    rule = f"one positive number, or {expected} of them"
+    if isinstance(given, list | tuple):
+        given = np.array([None if each is None else each for each in given], dtype=object)
+    array = as_array(name, given)
+    if array.shape not in ((), (expected,)):
+        raise InvalidParameterError(name, given, rule)
+    numbers = [missing if each is None else _in_range(name, each) for each in array.reshape(-1).tolist()]
+    return np.broadcast_to(np.array(numbers, dtype=np.float64), (expected,)).copy()
+
+
+def _in_range(name: str, given: Any) -> float:
+    number = positive(name, given)
+    if not SMALLEST_NOISE <= number <= 1.0 / SMALLEST_NOISE:
+        raise InvalidParameterError(name, given, f"between {SMALLEST_NOISE:g} and {1.0 / SMALLEST_NOISE:g}")
+    return number
 
 
 def failure_flags(failed: bool | Sequence[bool], expected: int) -> Flags:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from manyarms.campaigns.orders import Issued
-from manyarms.campaigns.results_file import LARGEST_VALUE
+from manyarms.campaigns.results_file import LARGEST_VALUE, MOST_REPLICATES, SMALLEST_NOISE
 
 MOST_CANDIDATES = 100_000  # of one ask
 MOST_ROWS = 100_000  # of one request
@@ -32,6 +32,8 @@ Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_stora
 Id = Annotated[str, Field(min_length=1, max_length=2_000), AfterValidator(_writable)]
 Note = Annotated[str, Field(max_length=2_000), AfterValidator(_writable)]
 Value = Annotated[float, Field(allow_inf_nan=False, ge=-LARGEST_VALUE, le=LARGEST_VALUE)]
+Noise = Annotated[float, Field(allow_inf_nan=False, ge=SMALLEST_NOISE, le=LARGEST_VALUE)]
+Replicates = Annotated[int, Field(ge=1, le=MOST_REPLICATES)]
 Lease = Annotated[
     float,
     Field(
@@ -139,6 +141,8 @@ class ResultBody(Body):
     value: Value | None = None
     failed: bool = False
     note: Note | None = Field(None, description="Why the trial has failed.")
+    noise_std: Noise | None = Field(None, description="Standard deviation of the noise of the value.")
+    replicates: Replicates | None = Field(None, description="Number of measurements it is the mean of.")
 
 
 class ResultRow(Body):
@@ -148,6 +152,8 @@ class ResultRow(Body):
     id: Id | None = None
     value: Value | None = None
     failed: bool = False
+    noise_std: Noise | None = Field(None, description="Standard deviation of the noise of the value.")
+    replicates: Replicates | None = Field(None, description="Number of measurements it is the mean of.")
 
 
 class ResultsBody(Body):
@@ -181,6 +187,8 @@ class CorrectionRow(Body):
     was: Value | Literal["failed"] | None = Field(
         None, description="Present value, where a candidate has several results."
     )
+    noise_std: Noise | None = Field(None, description="Standard deviation of the noise of the value.")
+    replicates: Replicates | None = Field(None, description="Number of measurements it is the mean of.")
 
 
 class CorrectionsBody(Body):

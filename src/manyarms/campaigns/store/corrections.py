@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select, update
 
+from manyarms.campaigns.store.result_noise import USUAL, ResultNoise, Said
 from manyarms.campaigns.store.schema import (
     ARMS,
     CORRECTIONS,
@@ -39,17 +40,24 @@ class RecordedResult:
     value: float | None  # None: the trial failed
     file: int | None
     row: int | None
-    earlier: tuple[float | None, ...] = ()
+    earlier: tuple[Said, ...] = ()
     removed: bool = False
+    noise: ResultNoise = USUAL
+
+    @property
+    def said(self) -> Said:
+        """The value and its noise."""
+        return self.value, self.noise
 
 
 @dataclass(frozen=True)
 class Change:
-    """A result and its new value (None: the trial failed), or its removal."""
+    """A result and its new value (None: the trial failed) with its noise, or its removal."""
 
     result: RecordedResult
     value: float | None = None
     removed: bool = False
+    noise: ResultNoise = USUAL
 
 
 def recorded_results(store: Store, connection: Connection) -> list[RecordedResult]:
@@ -57,19 +65,23 @@ def recorded_results(store: Store, connection: Connection) -> list[RecordedResul
     same_arm = (ARMS.c.campaign == RESULTS.c.campaign) & (ARMS.c.arm == RESULTS.c.arm)
     names = ("sequence", "ticket", "arm", "value", "file", "row")
     wanted = (
-        select(*(RESULTS.c[name] for name in names), ARMS.c.name)
+        select(*(RESULTS.c[name] for name in (*names, *USUAL.columns())), ARMS.c.name)
         .join(ARMS, same_arm)
         .where(RESULTS.c.campaign == store.id)
         .order_by(RESULTS.c.sequence)
     )
-    earlier: dict[int, list[float | None]] = defaultdict(list)
+    earlier: dict[int, list[Said]] = defaultdict(list)
     removed: list[RecordedResult] = []
     for row in corrections(store, connection):
-        earlier[row["sequence"]].append(row["old_value"])
+        noise = ResultNoise(row["old_noise_std"], row["old_replicates"])
+        earlier[row["sequence"]].append((row["old_value"], noise))
         if row["action"] == REMOVED:
-            gone = {name: row[name] for name in names if name != "value"}
-            removed.append(RecordedResult(**gone, name=row["name"], value=row["old_value"], removed=True))
-    found = [RecordedResult(**row) for row in connection.execute(wanted).mappings()]
+            gone = {name: row[name] for name in names if name != "value"} | {"name": row["name"]}
+            removed.append(RecordedResult(**gone, value=row["old_value"], removed=True, noise=noise))
+    found = [
+        RecordedResult(**{name: row[name] for name in (*names, "name")}, noise=ResultNoise.of(row))
+        for row in connection.execute(wanted).mappings()
+    ]
     return [replace(each, earlier=tuple(earlier[each.sequence])) for each in (*found, *removed)]
 
 
@@ -96,6 +108,7 @@ def apply_changes(
         row = {name: getattr(change.result, name) for name in ("sequence", "ticket", "arm", "file", "row")}
         row |= {"action": REMOVED if change.removed else CORRECTED, "who": who, "why": why, "at": moment}
         row |= {"old_value": change.result.value, "new_value": change.value}
+        row |= change.result.noise.columns("old_") | change.noise.columns("new_")
         connection.execute(insert(CORRECTIONS).values(campaign=store.id, number=number, **row))
         _apply(store, connection, change)
     first = min(change.result.sequence for change in changes)
@@ -110,7 +123,8 @@ def _apply(store: Store, connection: Connection, change: Change) -> None:
         connection.execute(delete(RESULTS).where(mine))
         state = OPEN
     else:
-        connection.execute(update(RESULTS).where(mine).values(value=change.value, failed=failed, note=None))
+        now = {"value": change.value, "failed": failed, "note": None, **change.noise.columns()}
+        connection.execute(update(RESULTS).where(mine).values(**now))
         state = FAILED if failed else TOLD
     if change.result.ticket is not None:  # a forgotten ticket stays forgotten
         ticket = (TICKETS.c.campaign == store.id) & (TICKETS.c.ticket == change.result.ticket)

@@ -146,6 +146,8 @@ RESULTS = Table(
     Column("value", Float),
     Column("failed", Boolean, nullable=False, server_default=false()),
     Column("note", Text),  # the reason why a trial failed
+    Column("noise_std", Float),  # the noise of the value, if it was stated
+    Column("replicates", Integer),  # the number of measurements it is the mean of; NULL: one
     Column("told_at", String(32), nullable=False),
     Column("file", Integer),
     Column("row", Integer),  # numbers the results that the file gives by id; NULL: named by its ticket
@@ -182,6 +184,10 @@ CORRECTIONS = Table(  # who changed or removed which result, when and why; rows 
     Column("row", Integer),
     Column("old_value", Float),  # NULL: the trial had failed
     Column("new_value", Float),  # NULL: the trial has failed, or the result was removed
+    Column("old_noise_std", Float),  # the noise of the values, as in the table of results
+    Column("old_replicates", Integer),
+    Column("new_noise_std", Float),
+    Column("new_replicates", Integer),
     Column("who", Text, nullable=False),
     Column("why", Text),
     Column("at", String(32), nullable=False),
@@ -291,13 +297,22 @@ def add_keyed_asks(connection: Connection) -> None:
 
 
 def add_version_7(connection: Connection) -> None:
-    """Version 7: the cost of a ticket."""
+    """Version 7: the cost of a ticket, and the noise of results."""
     add_costs(connection)
+    add_noise_of_results(connection)
 
 
 def add_costs(connection: Connection) -> None:
     """What a ticket costs and is expected to gain."""
     _add_columns(connection, TICKETS, {"cost": "FLOAT", "gain": "FLOAT"})
+
+
+def add_noise_of_results(connection: Connection) -> None:
+    """The noise of a result, and that of a corrected one before and after."""
+    noise = {"noise_std": "FLOAT", "replicates": "INTEGER"}
+    _add_columns(connection, RESULTS, noise)
+    changed = {f"{when}_{name}": kind for when in ("old", "new") for name, kind in noise.items()}
+    _add_columns(connection, CORRECTIONS, changed)
 
 
 def _add_columns(connection: Connection, table: Table, columns: dict[str, str]) -> None:

@@ -16,6 +16,7 @@ from sqlalchemy.exc import IntegrityError
 from manyarms.campaigns.store.candidates import excluded
 from manyarms.campaigns.store.database import Address, Database, address, message_line
 from manyarms.campaigns.store.digests import settings_digest, state_digest
+from manyarms.campaigns.store.result_noise import USUAL, ResultNoise, Said
 from manyarms.campaigns.store.schema import (
     ARMS,
     BATCHES,
@@ -56,6 +57,7 @@ class StoredResult:
     ticket: int | None
     arm: int
     value: float | None  # None: the trial failed
+    noise: ResultNoise = USUAL
 
 
 @dataclass(frozen=True)
@@ -195,7 +197,15 @@ class Store:
         folded = state["sequence"] if state and not stale else 0
         late = TICKETS.c.state == FORGOTTEN
         told = (
-            select(RESULTS.c.sequence, RESULTS.c.ticket, RESULTS.c.arm, RESULTS.c.value, late.label("late"))
+            select(
+                RESULTS.c.sequence,
+                RESULTS.c.ticket,
+                RESULTS.c.arm,
+                RESULTS.c.value,
+                RESULTS.c.noise_std,
+                RESULTS.c.replicates,
+                late.label("late"),
+            )
             .outerjoin(TICKETS, same_ticket())
             .where(RESULTS.c.campaign == self.id)
             .order_by(RESULTS.c.sequence)
@@ -212,8 +222,14 @@ class Store:
             state=state["data"] if state else None,
             folded=folded,
             results=tuple(
-                StoredResult(row.sequence, None if row.late else row.ticket, row.arm, row.value)
-                for row in connection.execute(told)
+                StoredResult(
+                    row["sequence"],
+                    None if row["late"] else row["ticket"],
+                    row["arm"],
+                    row["value"],
+                    ResultNoise.of(row),
+                )
+                for row in connection.execute(told).mappings()
             ),
             forgotten=tuple(sorted(connection.execute(given_up).scalars())),
             revision=self.revision(connection),
@@ -366,12 +382,16 @@ class Store:
 
     def values_of(self, connection: Connection, tickets: Iterable[int]) -> dict[int, float | None]:
         """The recorded values of these tickets; None for a failed trial."""
-        told: dict[int, float | None] = {}
+        return {ticket: value for ticket, (value, _) in self.said_of(connection, tickets).items()}
+
+    def said_of(self, connection: Connection, tickets: Iterable[int]) -> dict[int, Said]:
+        """The recorded values of these tickets, each with its noise."""
+        told: dict[int, Said] = {}
+        columns = (RESULTS.c.ticket, RESULTS.c.value, RESULTS.c.noise_std, RESULTS.c.replicates)
         for part in _parts(sorted(set(tickets))):
-            found = select(RESULTS.c.ticket, RESULTS.c.value).where(
-                RESULTS.c.campaign == self.id, RESULTS.c.ticket.in_(part)
-            )
-            told.update({row.ticket: row.value for row in connection.execute(found)})
+            found = select(*columns).where(RESULTS.c.campaign == self.id, RESULTS.c.ticket.in_(part))
+            for row in connection.execute(found).mappings():
+                told[row["ticket"]] = row["value"], ResultNoise.of(row)
         return told
 
     def files(self, connection: Connection) -> list[dict[str, Any]]:

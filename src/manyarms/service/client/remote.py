@@ -123,7 +123,7 @@ class RemoteCampaign:
         """
         total = ImportSummary()
         for each in outcomes:
-            body = {"value": each.value, "failed": each.value is None, "note": each.note}
+            body = {"value": each.value, "failed": each.value is None, "note": each.note, **_noise(each)}
             where = self.http.path("tickets", _code(each) or "", "result")
             try:
                 answer = self.http.send("PUT", where, repeat=True, json=body)
@@ -281,7 +281,11 @@ def _named(row: ReportedResult) -> dict[str, Any]:
 
 
 def _valued(row: ReportedResult) -> dict[str, Any]:
-    return {"value": row.value, "failed": row.measured and row.value is None}
+    return {"value": row.value, "failed": row.measured and row.value is None, **_noise(row)}
+
+
+def _noise(row: ReportedResult) -> dict[str, Any]:
+    return {name: given for name, given in row.noise.columns().items() if given is not None}
 
 
 def _change(found: dict[str, Any]) -> Change:

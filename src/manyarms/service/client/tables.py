@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from manyarms.campaigns.settings import Request
-from manyarms.errors import TableError
+from manyarms.errors import SettingsError, TableError
 from manyarms.service.client.http import Connection
 
 
@@ -41,6 +41,8 @@ def create(url: str, request: Request) -> dict[str, Any]:
         for each in dataclasses.fields(request)
         if each.name != "pool" and getattr(request, each.name) != each.default
     }
+    if request.prior_results or request.prior_campaign:
+        raise SettingsError("old results are given to campaigns in files and databases, not to a service")
     connection = Connection(url)
     try:
         query = {"settings": json.dumps(settings)}

@@ -10,7 +10,8 @@ from fastapi import Path as PathParameter
 from fastapi.concurrency import run_in_threadpool
 
 from manyarms.campaigns.file_versions import Mode
-from manyarms.campaigns.results_file import ReportedResult, ticket_row
+from manyarms.campaigns.results_file import ReportedResult, checked_noise, ticket_row
+from manyarms.campaigns.store.result_noise import USUAL, ResultNoise
 from manyarms.errors import InvalidRequestError
 from manyarms.service.access import CampaignName, CurrentCaller
 from manyarms.service.common import ToTell
@@ -44,7 +45,9 @@ def put_result(
     if (body.value is None) != body.failed:
         raise InvalidRequestError("a result has either a value or failed = true")
     named = ticket_row("", ticket)
-    row = ReportedResult("", named.ticket, None, body.value, note=body.note, check=named.check)
+    row = ReportedResult(
+        "", named.ticket, None, body.value, note=body.note, check=named.check, noise=_noise("", body)
+    )
     summary = served.rows.tell([row], replicates=False)
     if summary.new:
         served.changed()
@@ -71,7 +74,14 @@ def _reported(number: int, row: ResultRow) -> ReportedResult:
         raise InvalidRequestError(f"{where}: the row has neither a ticket nor an id")
     measured = row.failed or row.value is not None
     return ReportedResult(
-        where, named.ticket, named.name, row.value, number, measured=measured, check=named.check
+        where,
+        named.ticket,
+        named.name,
+        row.value,
+        number,
+        measured=measured,
+        check=named.check,
+        noise=_noise(f"{where}, ", row),
     )
 
 
@@ -140,4 +150,10 @@ def _correction(number: int, row: CorrectionRow, remove: bool) -> ReportedResult
     named = ticket_row(where, row.ticket or "", row.id)
     if named.ticket is None and named.name is None:
         raise InvalidRequestError(f"{where}: the row has neither a ticket nor an id")
-    return ReportedResult(where, named.ticket, named.name, row.value, number, check=named.check)
+    return ReportedResult(
+        where, named.ticket, named.name, row.value, number, check=named.check, noise=_noise(f"{where}, ", row)
+    )
+
+
+def _noise(where: str, body: ResultBody | ResultRow | CorrectionRow) -> ResultNoise:
+    return USUAL if body.failed else checked_noise(where, body.noise_std, body.replicates)

@@ -76,6 +76,8 @@ def _settings(text: str) -> dict[str, Any]:
         raise InvalidRequestError("settings must be a JSON object") from None
     if not isinstance(found, dict) or "pool" in found:
         raise InvalidRequestError("settings must be a JSON object without `pool`: the table is uploaded")
+    if any(found.get(name) for name in ("prior_results", "prior_campaign")):  # files of this machine
+        raise InvalidRequestError("old results cannot be given over HTTP: create the campaign from its files")
     return found
 
 
