@@ -55,7 +55,8 @@ def check_no_column_holds_results(pool: Pool, values: Sequence[tuple[int, float]
         raise LeakingColumnError(
             f"column {column} of the table is a feature, and the {n} results so far are an exact linear "
             "function of it: it seems to hold the results themselves. Create the campaign again and name the "
-            "columns that are known before a measurement with --features (also this one if it is)"
+            "columns that are known before a measurement with --features, or with --categories if they hold "
+            "texts (also this one if it is known)"
         )
 
 

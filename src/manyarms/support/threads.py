@@ -35,8 +35,8 @@ class _Limit:
         with self._guard:
             if not self._inside:
                 self._before = [(each, n) for each in _libraries() if (n := each.get_num_threads()) != 1]
-                for library, _ in self._before:
-                    _set(library, 1)
+                if self._before:
+                    _set([(library, 1) for library, _ in self._before])
             self._inside += 1
 
     def leave(self) -> None:
@@ -44,26 +44,27 @@ class _Limit:
         with self._guard:
             self._inside -= 1
             if not self._inside:
-                for library, n in self._before:
-                    _set(library, n)
-                self._before = []
+                before, self._before = self._before, []
+                if before:
+                    _set(before)
 
 
-def _set(library: Any, n: int) -> None:
-    """Set the number of threads of a library.
+def _set(numbers: list[tuple[Any, int]]) -> None:
+    """Set the number of threads of some libraries.
 
     From version 3.8 on, threadpoolctl lets only one Python thread set it for OpenBLAS, the first that does,
     and ignores the others without an error. So the right is taken here, and given up again.
     """
-    control = getattr(library, "clear_controlling_thread", None)
-    if control is None:
-        library.set_num_threads(n)
-        return
-    control(force=True)
+    kinds = {type(library) for library, _ in numbers}
+    rights = [right for kind in kinds if (right := getattr(kind, "clear_controlling_thread", None))]
+    for right in rights:
+        right(force=True)
     try:
-        library.set_num_threads(n)
+        for library, n in numbers:
+            library.set_num_threads(n)
     finally:
-        control()
+        for right in rights:
+            right()
 
 
 _LIMIT = _Limit()
