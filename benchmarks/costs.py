@@ -36,6 +36,7 @@ def by_weight(features: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 RULES: dict[str, dict[str, object] | None] = {
     "costs ignored": None,
     "limit": {},
+    "per cost, ρ = 0": {"per_cost": True, "power": 0.0},
     "per cost, ρ = 0.5": {"per_cost": True, "power": 0.5},
     "per cost, ρ = 1": {"per_cost": True},
     "at random": {},

@@ -36,11 +36,11 @@ class Purse:
     ) -> None:
         """`open_arms` gives a flag for each arm of a range, `times` how often an arm may be chosen."""
         self.costs, self.left, self.needed, self._exactly = limit.costs, limit.room, needed, needed > 1
-        # Every pick takes at most one arm from the cheapest ones, so twice as many as are needed suffice.
-        arms = _cheapest(limit.costs, open_arms, 2 * needed)
+        # Every pick takes at most one arm from the cheapest ones, so as many as the batch needs suffice.
+        arms = _cheapest(limit.costs, open_arms, needed)
         self._places = {arm: place for place, arm in enumerate(arms.tolist())}
         self._prices = limit.costs[arms]
-        self._times = np.array([min(times(arm), 2.0 * needed) for arm in arms.tolist()])
+        self._times = np.array([min(times(arm), float(needed)) for arm in arms.tolist()])
 
     def copy(self) -> Purse:
         """One that can be changed without changing this one."""
