@@ -104,7 +104,7 @@ def correct(
         typer.Argument(
             metavar="FILE",
             help="CSV or TSV file with a column 'ticket' or the id column, the right 'value', and optionally "
-            "'failed', 'noise_std', 'replicates' and the present value as 'was'; instead of --ticket or --id.",
+            "'failed', the noise, and the present value as 'was'; instead of --ticket or --id.",
         ),
     ] = None,
     ticket: Ticket = None,
