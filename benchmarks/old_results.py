@@ -10,8 +10,8 @@ import numpy as np
 import manyarms as ma
 from benchmarks import Row, at_least
 
-SEEDS, PULLS, BATCH = 20, 50, 5
-EARLY = 25  # pulls
+SEEDS, PULLS, BATCH = 20, 36, 12
+EARLY = 12  # pulls
 KINDS = ("none", "shifted", "unrelated")
 
 
@@ -46,8 +46,8 @@ def found(seed: int, kind: str, n_arms: int, pulls: int) -> list[int]:
 
 
 def top_found(smoke: bool) -> list[Row]:
-    """The best percent of 1000 candidates found after 25 and after 50 pulls, over 20 seeds."""
-    seeds, n_arms, pulls = (1, 100, 10) if smoke else (SEEDS, 1000, PULLS)
+    """The best percent of 1000 candidates found after 12 and after 36 pulls, over 20 seeds."""
+    seeds, n_arms, pulls = (1, 100, 24) if smoke else (SEEDS, 1000, PULLS)
     counts: dict[str, list[list[int]]] = {kind: [] for kind in KINDS}
     for seed in range(seeds):
         for kind in KINDS:

@@ -235,6 +235,46 @@ def priced_recipes() -> Stage:
     return stage
 
 
+def measured() -> Stage:
+    """The recipes, and results that came with their noise."""
+    stage = recipes()
+    tables, value = stage.prepare, stage.measure
+    assert value is not None
+
+    def prepare() -> None:
+        tables()
+        rows = list(csv.DictReader(Path("recipes.csv").read_text().splitlines()))[:40]
+        own: list[dict[str, str]] = [{"noise_std": "0.8"}, {"replicates": "5"}, {}]
+        noise = {"noise_std": "", "replicates": ""}
+        told = [
+            {"name": row["name"], "value": str(value(row)), **noise, **own[i % 3]}
+            for i, row in enumerate(rows)
+        ]
+        table("measured.csv", [dict(row) for row in told])
+
+    stage.prepare = prepare
+    return stage
+
+
+def earlier() -> Stage:
+    """The recipes, and a file of old results in other units."""
+    stage = recipes()
+    tables, value = stage.prepare, stage.measure
+    assert value is not None
+
+    def prepare() -> None:
+        tables()
+        rows = list(csv.DictReader(Path("recipes.csv").read_text().splitlines()))[::12]
+        old = [
+            {"value": 100 - 2 * value(row), "x3": row["x3"], "x1": row["x1"], "x2": row["x2"], "batch": 7}
+            for row in rows
+        ]
+        table("old.csv", [dict(row) for row in old])
+
+    stage.prepare = prepare
+    return stage
+
+
 def service() -> Stage:
     """A folder with a campaign, certificates of this machine, and the tokens that the page makes."""
 
@@ -360,6 +400,8 @@ STAGES: dict[str, Callable[[], Stage]] = {
     "docs/campaigns.md": campaigns,
     "docs/costs.md": priced_recipes,
     "docs/flower.md": flower,
+    "docs/noise.md": measured,
+    "docs/old-results.md": earlier,
     "docs/scale.md": scale,
     "docs/service.md": service,
     "docs/when-to-stop.md": recipes,

@@ -159,6 +159,8 @@ def test_wrong_old_results_are_refused() -> None:
         ma.Optimizer(pool, ma.QFFTS(), prior=old)
     with pytest.raises(InvalidParameterError, match="PriorResults, or a list of them"):
         ma.Optimizer(pool, prior=[(Z, y)])
+    with pytest.raises(InvalidParameterError, match="left out for a box"):
+        ma.Optimizer(ma.Box([0.0], [1.0]), prior=old)
     bits = np.random.default_rng(0).integers(0, 256, size=(50, 64)).astype(np.uint8)
     with pytest.raises(InvalidParameterError, match="rows of numbers and categories"):
         ma.Optimizer(ma.Pool(bits), prior=ma.PriorResults(bits[:10], y[:10]))

@@ -39,7 +39,7 @@ def tell(
         typer.Argument(
             metavar="RESULTS",
             help="CSV or TSV file with a column 'value', a column 'ticket' or the id column (or both), and "
-            "optionally a column 'failed'; - reads standard input.",
+            "optionally columns 'failed', 'noise_std' and 'replicates'; - reads standard input.",
         ),
     ],
     correct: Annotated[
@@ -104,7 +104,7 @@ def correct(
         typer.Argument(
             metavar="FILE",
             help="CSV or TSV file with a column 'ticket' or the id column, the right 'value', and optionally "
-            "'failed' and the present value as 'was'; instead of --ticket or --id.",
+            "'failed', the noise, and the present value as 'was'; instead of --ticket or --id.",
         ),
     ] = None,
     ticket: Ticket = None,

@@ -33,6 +33,7 @@ from manyarms.run.certificate import CERTIFICATE, Certificate
 from manyarms.run.context import RunContext
 from manyarms.run.growing import with_more_arms
 from manyarms.run.optimizer import Optimizer
+from manyarms.run.prior_results import PriorResults
 from manyarms.run.state import RunState
 from manyarms.run.trace import Batch
 from manyarms.support.threads import one_thread
@@ -77,6 +78,7 @@ class BoxOptimizer(Optimizer):
         prepared: None = None,
         engine: Engine | None = None,
         costs: None = None,
+        prior: Sequence[PriorResults] = (),
         parts: int = 3,
         max_depth: int | None = None,
         max_splits: int = 30,
@@ -85,6 +87,10 @@ class BoxOptimizer(Optimizer):
             raise InvalidParameterError("prepared", prepared, "left out for a box")
         if costs is not None:
             raise InvalidParameterError("costs", costs, "left out for a box")
+        if prior:
+            raise InvalidParameterError(
+                "prior", prior, "left out for a box: old results teach models of pools"
+            )
         policy = _suitable(default_policy() if policy is None else policy, pool, repeats)
         centre = pool.points(np.full((1, len(pool)), 0.5))
         start = Pool(centre)
