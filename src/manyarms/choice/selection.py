@@ -70,6 +70,7 @@ class SelectionRule(Protocol):
 INITIAL_DESIGN, UPPER_BOUND, EXPLORATION = "initial design", "upper bound", "exploration"
 FINAL_BATCH, THOMPSON_DRAW, HIGHEST_MEAN = "final batch", "Thompson draw", "highest mean"
 REQUESTED, RANDOM_START, HIGHEST_VARIANCE = "requested", "random start", "highest variance"
+SCOUT = "scout"
 GAIN_PER_COST = "gain per cost"
 
 _MEAN_ALONE = BoundRule(width=0.0)

@@ -11,6 +11,7 @@ import numpy as np
 
 from manyarms.choice.exploration import WithExploration
 from manyarms.choice.final_batch import FinalBatch
+from manyarms.choice.scouts import WithScouts
 from manyarms.choice.selection import (
     INITIAL_DESIGN,
     NO_ARM_LEFT,
@@ -288,7 +289,7 @@ def _selection_rule(
 
         rule = BestPerCost()
     elif isinstance(rule, UpperBounds) and context.uses_practical_width:
-        rule = FinalBatch(rule) if final else WithExploration(rule)
+        rule = FinalBatch(rule) if final else WithScouts(WithExploration(rule))
     if not left:
         return rule
     if size is None or size <= len(left):
