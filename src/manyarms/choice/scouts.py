@@ -1,11 +1,12 @@
 """Scouts: half of a batch looks elsewhere while the rest would only repeat what is known (theory §8.13).
 
-When thousands of candidates are nearly equal and good, every batch is more of them: each has a bound that is a
-little higher than those of all the others, and what is learned from it is nothing. Meanwhile the model has been
-taught by these arms that hardly anything matters and may rule out the rest with confidence, wrongly. No width
-of its bounds helps against that, but measurements do. So as long as half of all results so far lie within the
-noise of the arm that is to be chosen, and the noise is small, half of the batch is drawn at random among the
-arms predicted to be clearly worse, from the tenth of them with the highest upper bounds.
+When thousands of candidates are nearly equal and good, every batch is more of them: each has a bound that
+is a little higher than those of all the others, and what is learned from it is nothing. Meanwhile the model
+has been taught by these arms that hardly anything matters, and may rule out the rest with confidence,
+wrongly. No width of its bounds helps against that, but measurements do. So as long as a third of all
+results are about as good as the next arm is predicted to be, half of the batch is drawn at random among the
+arms predicted to be clearly worse, from the tenth of them with the highest upper bounds. They are
+exploration arms for the user.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import numpy as np
 
 from manyarms.choice.exploration import random_below
 from manyarms.choice.highest import BoundRule, peak
-from manyarms.choice.selection import SCOUT, BatchContext, FilledBatch, SelectionRule, StartWith
-from manyarms.learning.plateau import is_plateau
+from manyarms.choice.selection import EXPLORATION, BatchContext, FilledBatch, SelectionRule, StartWith
+from manyarms.learning.plateau import has_plateau, is_plateau
 
 SHARE = 0.5  # of a batch
 CLEARLY = 0.2  # standard deviations of the results by which an arm is clearly worse
@@ -31,20 +32,23 @@ class WithScouts:
     rest: SelectionRule  # fills the rest of the batch
 
     def fill(self, context: BatchContext) -> FilledBatch:
-        """A batch of exactly n arms with ⌊n/2⌋ scouts, or ⌊n/2⌋ + 1 at random if n is odd."""
-        ceiling = below_plateau(context) if context.exactly and context.limit is not None else None
+        """A batch of exactly n arms on a plateau has ⌊n/2⌋ or, at random if n is odd, ⌈n/2⌉ scouts."""
+        ceiling = below_plateau(context) if context.exactly else None
         if ceiling is None or context.limit is None:
             return self.rest.fill(context)
         wanted = math.floor(SHARE * context.limit + context.stream("scouts").random())
         scouts = random_below(context, ceiling, wanted)
-        return StartWith(tuple(scouts.tolist()), self.rest, SCOUT).fill(context)
+        return StartWith(tuple(scouts.tolist()), self.rest, EXPLORATION).fill(context)
 
 
 def below_plateau(context: BatchContext) -> float | None:
-    """What is clearly lower than the next arm, if that is on a plateau of the results so far."""
+    """What is clearly worse than the next arm, if that is on a plateau of the results so far."""
     state = context.posterior.state
+    results = state.sums / state.counts
+    if not has_plateau(results):
+        return None
     top = peak(state.over_pool, BoundRule(context.width), context.allowed, tie=0.0)
     if top.arm < 0:
         return None
-    results, level = state.sums / state.counts, float(state.at(np.array([top.arm])).mean[0])
+    level = float(state.at(np.array([top.arm])).mean[0])
     return level - CLEARLY * float(results.std()) if is_plateau(results, level) else None

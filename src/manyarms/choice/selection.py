@@ -70,7 +70,6 @@ class SelectionRule(Protocol):
 INITIAL_DESIGN, UPPER_BOUND, EXPLORATION = "initial design", "upper bound", "exploration"
 FINAL_BATCH, THOMPSON_DRAW, HIGHEST_MEAN = "final batch", "Thompson draw", "highest mean"
 REQUESTED, RANDOM_START, HIGHEST_VARIANCE = "requested", "random start", "highest variance"
-SCOUT = "scout"
 GAIN_PER_COST = "gain per cost"
 
 _MEAN_ALONE = BoundRule(width=0.0)
@@ -379,9 +378,12 @@ class StartWith:
     why: str  # the reason recorded for `arms`
 
     def fill(self, context: BatchContext) -> FilledBatch:
-        """Hallucinate the pulls of the given arms, then let the other rule fill the batch."""
+        """Hallucinate the pulls of the given arms, then let the other rule fill what is left of the batch."""
         assert context.limit is not None, "only batches of a given size start with given arms"
         first = context.allowed.take_possible(self.arms)
+        if len(first) == context.limit:
+            ratio, why = _ratio_after(context, first), [self.why] * len(first)
+            return FilledBatch(first, "size asked for", ratio, why)
         for arm in first:
             context.overlay.pull(arm)
         more = self.rest.fill(replace(context, limit=context.limit - len(first)))
