@@ -1,4 +1,4 @@
-"""Generated tables with a plateau: thousands of nearly equal good candidates, and a few better ones elsewhere.
+"""Generated tables with a plateau: thousands of nearly equal good candidates, a few better ones elsewhere.
 
 Four flags, a method and three numbers, 68 640 rows; the value is minus the logarithm of a run time. With
 one method nothing else makes a difference of more than about 0.01; it is better than most settings of the

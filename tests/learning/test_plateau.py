@@ -11,9 +11,8 @@ from manyarms.learning.plateau import has_plateau, is_plateau, without_spent
 from manyarms.learning.reward_transforms import NormalScores, Standardised, Targets, fit_transforms, targets
 from manyarms.posterior.history import History
 
-RNG = np.random.default_rng(0)
-ORDINARY = RNG.normal(size=60)
-ALIKE = 0.005 * RNG.normal(size=60)
+ORDINARY = np.random.default_rng(0).normal(size=60)
+ALIKE = 0.005 * np.random.default_rng(1).normal(size=60)
 WORSE = -0.2 - np.abs(ORDINARY)
 
 

@@ -15,10 +15,10 @@ from manyarms.posterior.hallucination import Hallucination
 from manyarms.support.random_streams import RandomStreams
 
 N_ARMS = 400
-RNG = np.random.default_rng(0)
-FEATURES = np.column_stack([np.arange(N_ARMS) % 2, RNG.random((N_ARMS, 2))])
+FEATURES = np.column_stack([np.arange(N_ARMS) % 2, np.random.default_rng(0).random((N_ARMS, 2))])
 ON_PLATEAU = FEATURES[:, 0] == 0
-TRUTH = np.where(ON_PLATEAU, 0.001 * RNG.normal(size=N_ARMS), -1.0 - FEATURES[:, 1:].sum(axis=1))
+ALIKE = 0.001 * np.random.default_rng(1).normal(size=N_ARMS)
+TRUTH = np.where(ON_PLATEAU, ALIKE, -1.0 - FEATURES[:, 1:].sum(axis=1))
 
 
 def started(truth: np.ndarray = TRUTH, policy: ma.Policy | None = None) -> ma.Optimizer:
