@@ -76,7 +76,8 @@ def test_workers_killed_at_random_moments(name: str) -> None:
         assert search.arms(name, engine, sizes) == expected
         seconds = time.monotonic() - started
         while kills < KILLS[name]:
-            client.wait_for_workers(1, timeout=300)
+            cluster.scale(2)  # starts a worker again that Dask gave up, because its restart took too long
+            client.wait_for_workers(2, timeout=300)
             pid = int(rng.choice(worker_pids(client)))
             timer = threading.Timer(rng.uniform(0.0, 0.8 * seconds), os.kill, (pid, signal.SIGKILL))
             timer.start()
