@@ -12,7 +12,7 @@ RUNS = 8
 
 @pytest.mark.slow
 def test_runs_find_what_is_better_than_a_plateau():
-    """If three in four runs are lost, as they were, at most one of eight is in one of 2 600 cases."""
+    """Four of these eight runs did not before scales were passed over and scouts sent."""
     features, value = plateau()
     level = value[(features["method"] == METHODS[0]).to_numpy()].max()
     found = [value[tried(features, value, seed, 200)].max() for seed in range(RUNS)]
