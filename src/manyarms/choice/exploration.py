@@ -21,6 +21,7 @@ import numpy as np
 
 from manyarms.choice.prior_columns import random_names
 from manyarms.choice.selection import EXPLORATION, BatchContext, FilledBatch, SelectionRule, StartWith
+from manyarms.choice.success import likely
 from manyarms.pool.allowance import OpenArms
 from manyarms.posterior.hallucination import Hallucinated, reduced_leverage
 from manyarms.posterior.shard import Shard, Version
@@ -44,6 +45,7 @@ class WithExploration:
         if not context.exactly or context.limit is None or context.limit < SMALLEST:
             return self.rest.fill(context)
         explored = plausible_maximizers(context, math.floor(SHARE * context.limit))
+        explored = likely(explored, context.success, context.stream)
         return StartWith(tuple(explored.tolist()), self.rest, EXPLORATION).fill(context)
 
 

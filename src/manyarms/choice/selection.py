@@ -14,6 +14,7 @@ from manyarms.choice.highest import BoundRule, peak
 from manyarms.choice.lazy_argmax import LazyArgmax, TopArm
 from manyarms.choice.prior_draws import CorrectedPrior
 from manyarms.choice.stopping import Meter, Pick, StoppingRule
+from manyarms.choice.success import PlacedSuccess, ValueWithSuccess
 from manyarms.choice.thompson_draws import Maximisers
 from manyarms.pool.allowance import Allowance
 from manyarms.pool.costs import ArmCosts
@@ -46,6 +47,12 @@ class BatchContext:
     prior: CorrectedPrior | None = None
     elimination: Elimination | None = None  # of batched pure exploration
     costs: ArmCosts | None = None
+    success: PlacedSuccess | None = None  # the probability of success of all arms, if it depends on them
+
+    @property
+    def value(self) -> ValueWithSuccess | None:
+        """What upper bounds are worth where trials may fail; None where they are compared as they are."""
+        return None if self.success is None else ValueWithSuccess.under(self.posterior, self.success)
 
 
 @dataclass(frozen=True)
@@ -71,6 +78,7 @@ INITIAL_DESIGN, UPPER_BOUND, EXPLORATION = "initial design", "upper bound", "exp
 FINAL_BATCH, THOMPSON_DRAW, HIGHEST_MEAN = "final batch", "Thompson draw", "highest mean"
 REQUESTED, RANDOM_START, HIGHEST_VARIANCE = "requested", "random start", "highest variance"
 GAIN_PER_COST = "gain per cost"
+AGAIN = ", again after a failure"  # follows the reason of an arm that failed before
 
 _MEAN_ALONE = BoundRule(width=0.0)
 NO_ARM_LEFT = "no arm left"
@@ -120,8 +128,9 @@ class UpperBounds:
     def fill(self, context: BatchContext) -> FilledBatch:
         """Repeatedly pick the highest upper bound and hallucinate the pull."""
         argmax = LazyArgmax(
-            context.posterior, context.overlay, _widened(context), context.allowed, lazy=context.lazy
-        )
+            context.posterior, context.overlay, _widened(context), context.allowed,
+            lazy=context.lazy, value=context.value,
+        )  # fmt: skip
         return highest_first(context, argmax, _widened, UPPER_BOUND)
 
 
@@ -186,8 +195,9 @@ class RepeatTop:
             return UpperBounds().fill(context)
         meter = _started_meter(context)
         argmax = LazyArgmax(
-            context.posterior, context.overlay, _widened(context), context.allowed, lazy=context.lazy
-        )
+            context.posterior, context.overlay, _widened(context), context.allowed,
+            lazy=context.lazy, value=context.value,
+        )  # fmt: skip
         top = argmax.top()
         arm = top.arm
         if arm < 0:
@@ -274,6 +284,7 @@ class EpsilonGreedy:
     def fill(self, context: BatchContext) -> FilledBatch:
         """Pick arms greedily or uniformly at random."""
         rng, meter, allowed = context.stream("explore"), _started_meter(context), context.allowed
+        rule = _MEAN_ALONE if context.value is None else replace(_MEAN_ALONE, gain=context.value.gain)
         left = allowed.copy()  # without the arms of this batch
         arms: list[int] = []
         why: list[str] = []
@@ -286,7 +297,7 @@ class EpsilonGreedy:
             if random:
                 arm = int(left.nth_open(rng.integers(n_left, size=1))[0])
             else:
-                arm = peak(context.posterior.state.over_pool, _MEAN_ALONE, left, tie=0.0).arm
+                arm = peak(context.posterior.state.over_pool, rule, left, tie=0.0).arm
             if not left.confirms(arm):
                 continue
             left.take([arm])
