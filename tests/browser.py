@@ -59,7 +59,8 @@ class Watched:
         try:
             return bool(self.page.evaluate(script))
         except Error as problem:
-            if "context was destroyed" in str(problem):  # the page is just being left
+            # The page is just being left, or the next one has no body yet.
+            if "context was destroyed" in str(problem) or "properties of null" in str(problem):
                 return False
             raise
 

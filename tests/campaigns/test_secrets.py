@@ -117,7 +117,7 @@ def test_cells_that_a_spreadsheet_would_run_are_text_and_come_back_unchanged():
 
 def test_a_batch_file_with_formulas_is_safe_and_can_be_told():
     issued = [
-        Issued(i, 1, i, name, {"=note": name}, -0.5, 1.0, "why", code=f"{i}-k3f5m")
+        Issued(i, 1, i, name, {"=note": name}, -0.5, 1.0, "why", lower=-2.1, upper=1.1, code=f"{i}-k3f5m")
         for i, name in enumerate(CELLS)
     ]
     stream = io.StringIO(newline="")

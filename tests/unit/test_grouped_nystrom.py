@@ -7,8 +7,8 @@ import manyarms as ma
 from manyarms.embeddings.grouped_nystrom import GroupedNystrom
 from manyarms.support.column_store import Columns
 
-KERNEL, SIZES, RNG = ma.Matern(1.5), (4, 1, 7), np.random.default_rng(3)
-POINTS, QUERIES = RNG.normal(size=(12, 3)), RNG.normal(size=(500, 3))
+KERNEL, SIZES = ma.Matern(1.5), (4, 1, 7)
+POINTS, QUERIES = np.split(np.random.default_rng(3).normal(size=(512, 3)), [12])
 
 
 def embedding(storage):

@@ -36,6 +36,7 @@ from manyarms.campaigns.orders import (
 from manyarms.campaigns.pool_file.fingerprints import ProgressCallback
 from manyarms.campaigns.pool_file.parts import Candidates
 from manyarms.campaigns.pool_file.source import Source
+from manyarms.campaigns.read_old_results import read_old_results
 from manyarms.campaigns.recording import (
     correct_results,
     import_rows,
@@ -129,7 +130,8 @@ class Campaign(CampaignCandidates):
         source, pool = request.source().understood(request.form(), progress)
         if on_understood is not None:
             on_understood(source)
-        settings = resolve(request, source, pool)
+        prior = read_old_results(source, request.prior_results, request.prior_campaign, cls)
+        settings = resolve(request, source, pool, prior)
         create_campaign(campaign, settings.to_json(), pool.n_arms)
         made = cls(campaign, progress=progress)
         made._pool, made._source = pool, Candidates((settings.source,))

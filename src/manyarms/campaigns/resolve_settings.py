@@ -18,7 +18,7 @@ from manyarms.campaigns.assumptions import (
 )
 from manyarms.campaigns.costs import check_cost_settings, costs_of
 from manyarms.campaigns.leakage import named_like_results
-from manyarms.campaigns.old_results import check_old_results, old_results, prior_of
+from manyarms.campaigns.old_results import Plain, check_old_results, prior_of
 from manyarms.campaigns.pool_file.source import Source
 from manyarms.campaigns.settings import AUTO, Request, Settings, option_names, policy_class
 from manyarms.errors import InvalidParameterError, SettingsError, shown
@@ -37,7 +37,7 @@ GOALS = ("maximise", "minimise")
 DEFAULT_SMOOTHNESS = 2.5  # ν of a Matérn kernel
 
 
-def resolve(request: Request, source: Source, pool: Pool) -> Settings:
+def resolve(request: Request, source: Source, pool: Pool, prior: tuple[Plain, ...] = ()) -> Settings:
     """The settings for this request on this table; any invalid setting raises an error here."""
     goal = request.goal.replace("ize", "ise")
     if goal not in GOALS:
@@ -66,12 +66,12 @@ def resolve(request: Request, source: Source, pool: Pool) -> Settings:
         features_chosen=request.features is not None,
         cost_budget=None if request.cost_budget is None else positive("cost_budget", request.cost_budget),
         per_cost=request.per_cost,
-        prior=old_results(source, request.prior_results, request.prior_campaign),
+        prior=prior,
     )  # fmt: skip
     policy = settings.build_policy(None if settings.learned else NOISE_SHARE)
-    check_old_results(settings.prior, pool)
-    costs, prior = costs_of(settings, [source]), prior_of(settings.prior)
-    Optimizer(pool, policy, **settings.run_settings(), prepared=prepared, costs=costs, prior=prior)
+    check_old_results(prior, pool)
+    costs, old = costs_of(settings, [source]), prior_of(prior)
+    Optimizer(pool, policy, **settings.run_settings(), prepared=prepared, costs=costs, prior=old)
     return settings
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
 from manyarms.errors import InvalidParameterError
-from manyarms.run.explanation import NEIGHBOURS, Explanation, explained
-from manyarms.run.further_gain import ExpectedGain, expected_gain
 from manyarms.support.threads import threads_for
 from manyarms.support.validation import count
+
+if TYPE_CHECKING:
+    from manyarms.run.explanation import Explanation
+    from manyarms.run.further_gain import ExpectedGain
 
 
 class Advice:
@@ -25,6 +27,8 @@ class Advice:
 
         It is an expectation under the model, from every result recorded so far (theory §4.13).
         """
+        from manyarms.run.further_gain import expected_gain  # only for runs that ask
+
         run: Any = self
         if run.domain is not run.pool:
             raise InvalidParameterError("domain", run.domain, "a pool: there is no such estimate for a box")
@@ -32,12 +36,14 @@ class Advice:
         with threads_for(run.pool.n_arms):
             return expected_gain(run.context, state, n, eligible)
 
-    def explain(self, arms: ArrayLike, neighbours: int = NEIGHBOURS) -> list[Explanation]:
+    def explain(self, arms: ArrayLike, neighbours: int = 3) -> list[Explanation]:
         """Why these arms: predictions, the measured arms most like each, and what its columns contribute.
 
         arms: indices or ids; whole numbers are always indices.
         neighbours: the number of measured arms to compare each with.
         """
+        from manyarms.run.explanation import explained  # only for runs that ask
+
         run: Any = self
         known = run.pool.arms_of(arms)
         return explained(run.context, run._looked_ahead(), known, count("neighbours", neighbours, minimum=0))

@@ -25,7 +25,6 @@ from manyarms.support.threads import threads_for
 from manyarms.support.validation import Floats, Ints
 
 SHARE = 0.9  # the probability of a prediction interval
-NEIGHBOURS = 3
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ def explained(
     context: RunContext,
     state: RunState,
     arms: Ints,
-    neighbours: int = NEIGHBOURS,
+    neighbours: int = 3,
     *,
     pool: Pool | None = None,
     owners: Sequence[str] | None = None,
