@@ -21,7 +21,6 @@ import numpy as np
 
 from manyarms.choice.prior_columns import random_names
 from manyarms.choice.selection import EXPLORATION, BatchContext, FilledBatch, SelectionRule, StartWith
-from manyarms.choice.success import likely
 from manyarms.pool.allowance import OpenArms
 from manyarms.posterior.hallucination import Hallucinated, reduced_leverage
 from manyarms.posterior.shard import Shard, Version
@@ -45,7 +44,8 @@ class WithExploration:
         if not context.exactly or context.limit is None or context.limit < SMALLEST:
             return self.rest.fill(context)
         explored = plausible_maximizers(context, math.floor(SHARE * context.limit))
-        explored = likely(explored, context.success, context.stream)
+        if context.success is not None:
+            explored = context.success.likely(explored, context.stream("likely to succeed"))
         return StartWith(tuple(explored.tolist()), self.rest, EXPLORATION).fill(context)
 
 

@@ -17,7 +17,6 @@ from manyarms.posterior.over_pool import OverPool
 from manyarms.posterior.shard import Shard, Version
 from manyarms.support.validation import Floats, Ints
 
-
 TIE = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-6}
 _NOTHING = -np.inf
 _PART = 1 << 18  # arms that are sorted together

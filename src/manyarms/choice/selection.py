@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -14,13 +14,15 @@ from manyarms.choice.highest import BoundRule, peak
 from manyarms.choice.lazy_argmax import LazyArgmax, TopArm
 from manyarms.choice.prior_draws import CorrectedPrior
 from manyarms.choice.stopping import Meter, Pick, StoppingRule
-from manyarms.choice.success import PlacedSuccess, ValueWithSuccess
 from manyarms.choice.thompson_draws import Maximisers
 from manyarms.pool.allowance import Allowance
 from manyarms.pool.costs import ArmCosts
 from manyarms.posterior.hallucination import Hallucination
 from manyarms.posterior.posterior import Posterior
 from manyarms.support.validation import share
+
+if TYPE_CHECKING:
+    from manyarms.choice.success import PlacedSuccess, ValueWithSuccess
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,11 @@ class BatchContext:
     @property
     def value(self) -> ValueWithSuccess | None:
         """What upper bounds are worth where trials may fail; None where they are compared as they are."""
-        return None if self.success is None else ValueWithSuccess.under(self.posterior, self.success)
+        if self.success is None:
+            return None
+        from manyarms.choice.success import ValueWithSuccess  # imported when it is needed
+
+        return ValueWithSuccess.under(self.posterior, self.success)
 
 
 @dataclass(frozen=True)

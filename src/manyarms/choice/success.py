@@ -11,7 +11,6 @@ The probabilities of all arms live with the shards, which compute them.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
@@ -75,6 +74,10 @@ class PlacedSuccess:
             self._known = arms.copy(), np.concatenate([found, more])
         return self._known[1][: len(arms)]
 
+    def likely(self, arms: Ints, rng: np.random.Generator) -> Ints:
+        """Those of these arms that remain if each is kept with its probability of success."""
+        return np.asarray(arms[rng.random(len(arms)) < self.of(arms)])
+
 
 def _probabilities(pool: Pool, _: ColumnRoom, model: SuccessModel) -> Floats:
     """The probabilities of all arms of a shard, in the blocks of every pass."""
@@ -106,12 +109,3 @@ class ValueWithSuccess:
         if self.per_cost is not None:
             return np.asarray(self.per_cost.at(arms, mean, std) + np.log(success))
         return self.gain.values(mean + std, success)
-
-
-def likely(
-    arms: Ints, placed: PlacedSuccess | None, stream: Callable[[str], np.random.Generator]
-) -> Ints:
-    """Random arms, each kept with its probability of success; all of them if that does not depend on them."""
-    if placed is None or not len(arms):
-        return arms
-    return np.asarray(arms[stream("likely to succeed").random(len(arms)) < placed.of(arms)])

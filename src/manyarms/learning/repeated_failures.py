@@ -7,8 +7,6 @@ is predicted for such an arm falls, and it is not offered again.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from manyarms.learning.outcomes import Outcomes
@@ -27,7 +25,10 @@ def success_after(outcomes: Outcomes, most: int) -> Floats:
     pairs, counts = np.unique(np.stack([outcomes.successes, outcomes.failures]), axis=1, return_counts=True)
     a, b = np.outer(_STRENGTHS, _MEANS), np.outer(_STRENGTHS, 1.0 - _MEANS)
     log_weights = np.log(_WEIGHTS)[:, None] + sum(
-        (times * _log_likelihood(a, b, int(good), int(bad)) for (good, bad), times in zip(pairs.T, counts, strict=True)),
+        (
+            times * _log_likelihood(a, b, int(good), int(bad))
+            for (good, bad), times in zip(pairs.T, counts, strict=True)
+        ),
         start=np.zeros_like(a),
     )
     weights = np.exp(log_weights - log_weights.max())
@@ -41,13 +42,8 @@ def _log_likelihood(a: Floats, b: Floats, successes: int, failures: int) -> Floa
 
 
 def _log_rising(x: Floats, n: int) -> Floats:
-    """log x(x + 1)…(x + n − 1); by logarithms of the gamma function for large n."""
-    if n <= 64:
-        return np.asarray(sum((np.log(x + i) for i in range(n)), start=np.zeros_like(x)))
-    log_gamma = np.vectorize(math.lgamma)
-    small = x < 1e6  # otherwise the difference of two large numbers loses the digits
-    near = np.where(small, x, 1.0)
-    return np.where(small, log_gamma(near + n) - log_gamma(near), n * np.log(x))
+    """log x(x + 1)…(x + n − 1); a difference of log Γ would lose the digits where x is large."""
+    return np.asarray(np.log(x[..., None] + np.arange(n)).sum(axis=-1))
 
 
 def times_worth_trying(outcomes: Outcomes, most: int) -> int:

@@ -19,6 +19,7 @@ from manyarms.learning.kernel_families import HammingFamily, StationaryFamily
 from manyarms.learning.mixed_family import MixedFamily
 from manyarms.learning.old_family import WithOldResults
 from manyarms.learning.prepared_pool import Prepared
+from manyarms.support.validation import Ints
 
 SHIFTS = (0.0, -0.7)  # of the typical log length-scales of all features together
 
@@ -36,16 +37,15 @@ class Parts:
     groups: tuple[tuple[int, ...], ...] = ()
 
     @classmethod
-    def of(cls, prepared: Prepared, features: Any) -> Parts:
-        """The causes that a learned model can tell apart in features like these."""
-        family = prepared.families[0]
-        width = None
+    def of(cls, prepared: Prepared, some: Ints) -> Parts:
+        """The causes that a learned model can tell apart in features like those of `some` arms."""
+        family, width = prepared.families[0], 0
         if isinstance(family, WithOldResults):
-            family, width = family.family, family.width
+            width, family = family.width, family.family
         whole = tuple(family.kernel(family.typical + shift) for shift in SHIFTS[: 1 + len(family.typical)])
-        if width is not None:
+        if width:
             whole = tuple(OnColumns(kernel, range(width)) for kernel in whole)
-        groups = _groups(family, prepared, features)
+        groups = _groups(family, prepared, prepared.pool.take(some))
         return cls(whole, len(groups) if len(groups) > 1 else 0, family, groups)
 
     def kernel(self, *parts: int) -> KernelLike:

@@ -1,9 +1,9 @@
 """The probability that a trial succeeds, learned from successes and failures (theory §8.12).
 
 A constant probability is compared by its evidence with one that depends on the features. Both are a Gaussian
-process for the log odds, b + g(x) with b ~ N(1, 2²), and g = 0 for the constant. Every kernel of g has a prior
-probability, which together are that of the constant: among many columns, one that fits by chance needs more
-evidence. Failures of which nothing can be said look random.
+process for the log odds, b + g(x) with b ~ N(1, 2²), and g = 0 for the constant. Every kernel of g has a
+prior probability; together they have that of the constant. So a dependence on one of many columns needs more
+evidence than one on one of few. Failures of which nothing can be said look random.
 """
 
 from __future__ import annotations
@@ -89,7 +89,12 @@ def learn_success(
 
 
 def _compared(
-    pool: Pool, few: Outcomes, parts: Parts, rng: np.random.Generator, known: KernelLike | None, constant: float
+    pool: Pool,
+    few: Outcomes,
+    parts: Parts,
+    rng: np.random.Generator,
+    known: KernelLike | None,
+    constant: float,
 ) -> SuccessModel:
     order = rng.permutation(len(few.arms))
     compared = few.at(np.sort(order[:COMPARED_ARMS]))
@@ -159,7 +164,13 @@ def _of_two(parts: Parts, kinds: int, first: int) -> list[_Cause]:
     pairs = parts.n_parts * (parts.n_parts - 1) // 2
     prior = -math.log(kinds * pairs * len(VARIANCES))
     return [
-        _Cause(parts.kernel(first, part), variance, prior, parts.groups[first] + parts.groups[part], (first, part))
+        _Cause(
+            parts.kernel(first, part),
+            variance,
+            prior,
+            parts.groups[first] + parts.groups[part],
+            (first, part),
+        )
         for part in range(parts.n_parts)
         for variance in VARIANCES
         if part != first

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from manyarms.choice.selection import (
     UniformStart,
     UpperBounds,
 )
-from manyarms.choice.success import PlacedSuccess, ValueWithSuccess
 from manyarms.errors import BudgetSpentError, InvalidParameterError, NothingToAskError
 from manyarms.learning import design_size, initial_design
 from manyarms.pool.allowance import Allowance
@@ -36,12 +35,14 @@ from manyarms.run.common_group import TYPICAL_SIZE, best_group, group_of_most, g
 from manyarms.run.context import RunContext, check_per_cost
 from manyarms.run.eligibility import Eligibility, eligibility
 from manyarms.run.eliminating import with_elimination
-from manyarms.run.failing import failures_allowed, success_model
 from manyarms.run.feedback import with_feedback
 from manyarms.run.state import RunState
 from manyarms.run.trace import Batch, read_only, unanswered
 from manyarms.support.frozen import changed
 from manyarms.support.validation import count, positive
+
+if TYPE_CHECKING:
+    from manyarms.choice.success import PlacedSuccess
 
 COST_LIMIT = "cost limit"  # why a batch ended that the money did not suffice to continue
 
@@ -72,7 +73,7 @@ class BatchRequest:
             state.history,
             state.tickets,
             repeats=context.repeats,
-            max_failures=failures_allowed(context, state.history, state.tickets),
+            max_failures=_failures_allowed(context, state),
             eligible=self.eligible,
             size=self.size,
             structure=self.structure,
@@ -186,9 +187,23 @@ def asked(context: RunContext, state: RunState, wanted: BatchRequest) -> tuple[R
     return handed_out(context, state, filled, width, started)
 
 
+def _failures_allowed(context: RunContext, state: RunState) -> int | None:
+    """After how many failures an arm is not offered again; None: it always may be."""
+    if not state.tickets.failures:
+        return None
+    from manyarms.run.failing import failures_allowed  # imported when it is needed
+
+    return failures_allowed(context, state.history, state.tickets)
+
+
 def _placed_success(context: RunContext, state: RunState) -> PlacedSuccess | None:
     """The probability of success of all arms, if failures depend on the features."""
-    model = success_model(context, state) if state.belief.state.pulls else None
+    if not state.tickets.failures or not state.belief.state.pulls:
+        return None
+    from manyarms.choice.success import PlacedSuccess  # imported when it is needed
+    from manyarms.run.failing import success_model
+
+    model = success_model(context, state)
     if model is None or not model.depends:
         return None
     return PlacedSuccess(model, context.encoded_pool, state.belief.state.over_pool.shards)
@@ -198,6 +213,8 @@ def _bound_rule(state: RunState, width: float, success: PlacedSuccess | None) ->
     """The bounds by which groups of arms are compared."""
     if success is None:
         return BoundRule(width)
+    from manyarms.choice.success import ValueWithSuccess
+
     return BoundRule(width, gain=ValueWithSuccess.under(state.belief.posterior, success).gain)
 
 
@@ -206,11 +223,16 @@ def _again_named(state: RunState, filled: FilledBatch) -> FilledBatch:
     failed = state.tickets.failures
     if not failed:
         return filled
-    why = [reason + AGAIN if arm in failed else reason for arm, reason in zip(filled.arms, filled.why, strict=True)]
+    why = [
+        reason + AGAIN if arm in failed else reason
+        for arm, reason in zip(filled.arms, filled.why, strict=True)
+    ]
     return replace(filled, why=why)
 
 
-def _in_one_group(context: RunContext, state: RunState, wanted: BatchRequest, rule: BoundRule) -> BatchRequest:
+def _in_one_group(
+    context: RunContext, state: RunState, wanted: BatchRequest, rule: BoundRule
+) -> BatchRequest:
     """The request among the arms of one group, if all arms of the batch must belong to the same one."""
     same = wanted.structure.same
     if same is None:

@@ -95,7 +95,7 @@ class RunContext:
             seed=RandomStreams(seed).seed,
             budget=checked_budget(policy, budget),
             repeats=repeats_setting(repeats),
-            failures=_checked_failures(failures),
+            failures=checked_failures(failures),
             max_failures=checked_max_failures(max_failures),
             storage=storage,
             lazy=lazy,
@@ -182,7 +182,8 @@ def checked_budget(policy: Policy, budget: int | None) -> int | None:
     return budget
 
 
-def _checked_failures(failures: Any) -> str:
+def checked_failures(failures: Any) -> str:
+    """The checked setting: "learn" or "drop"."""
     if failures not in (LEARN, DROP):
         raise InvalidParameterError("failures", failures, "'learn' or 'drop'")
     return str(failures)

@@ -1,7 +1,7 @@
 """What a run concludes from failed trials: which arms to try again, and which are unlikely to succeed.
 
-All of it is a function of the outcomes recorded, so that nothing of it is stored: a run that was loaded, and a
-campaign that a new process reads, conclude the same. Without a failure nothing is computed.
+All of it is a function of the outcomes recorded, so that nothing of it is stored: a run that was loaded, and
+a campaign that a new process reads, conclude the same. Without a failure nothing is computed.
 """
 
 from __future__ import annotations
@@ -36,17 +36,14 @@ def failures_allowed(context: RunContext, history: History, tickets: Tickets) ->
 
 
 def success_model(context: RunContext, state: RunState) -> SuccessModel | None:
-    """The probability of success as learned from all outcomes; None without failures, or if none is learned."""
+    """The probability of success as learned from all outcomes; None if none has failed or none is learned."""
     if context.failures != LEARN or not state.tickets.failures:
         return None
     outcomes, pool = Outcomes.of(state.history, state.tickets.failures), context.encoded_pool
-    known = _of_unit_variance(state)
-    if context.prepared is not None:
-        parts = Parts.of(context.prepared, pool.take(outcomes.arms[:1]))
-    else:
-        parts, known = Parts((known,)), None
-    rng = context.streams.at("failures", len(outcomes.arms))
-    return learn_success(pool, outcomes, parts, rng, known)
+    known, rng = _of_unit_variance(state), context.streams.at("failures", len(outcomes.arms))
+    if context.prepared is None:
+        return learn_success(pool, outcomes, Parts((known,)), rng)
+    return learn_success(pool, outcomes, Parts.of(context.prepared, outcomes.arms[:1]), rng, known)
 
 
 def _of_unit_variance(state: RunState) -> KernelLike:
@@ -117,4 +114,3 @@ def predicted_success(context: RunContext, model: SuccessModel | None, arms: Int
     if model is None:
         return np.ones(len(arms))
     return model.probabilities(context.encoded_pool.take(arms))
-

@@ -67,8 +67,8 @@ class Optimizer(OnDomains, Frames, Advice, Spending):
         only after all have been tried. The default is "fresh" if the model is learned, otherwise "allow".
     failures: "learn" or "drop", see docs/failures.md. "learn" offers arms that failed again if failures look
         random, and avoids arms that are unlikely to succeed if failures depend on the features.
-    max_failures: the number of failed pulls after which an arm is not offered again; None for no limit. "auto"
-        decides by the outcomes so far, and allows at most three; with "drop" it is one.
+    max_failures: the number of failed pulls after which an arm is not offered again; None for no limit.
+        "auto" decides by the outcomes so far, and allows at most three; with "drop" it is one.
     storage: the type of the stored columns, "float64" or "float32", which halves memory and time. By default,
         "float32" for 200 000 arms or more with at least three features, if the posterior is a sketch. Columns
         are "float64" in any case while the noise variance is below 1e-5 of the prior variance.
@@ -104,7 +104,8 @@ class Optimizer(OnDomains, Frames, Advice, Spending):
     ) -> None:
         context = RunContext.checked(
             pool, policy, seed, budget=budget, repeats=repeats, failures=failures, max_failures=max_failures,
-            storage=storage, lazy=lazy, minimize=minimize, prepared=prepared, engine=engine, costs=costs, prior=prior,
+            storage=storage, lazy=lazy, minimize=minimize, prepared=prepared, engine=engine, costs=costs,
+            prior=prior,
         )  # fmt: skip
         self._move(context, RunState.initial(context))
 
