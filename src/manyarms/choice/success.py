@@ -1,15 +1,18 @@
 """Choice by what a trial is worth if it may fail: values are multiplied by the probability of success.
 
-An arm whose upper bound U exceeds a reference r by U − r is worth r + p(U − r) when its trial succeeds with
-the probability p; arms below the reference stay where they are (theory §5.20). Where arms are chosen by
-value per cost, the expected improvement is multiplied by p. Within a batch p is frozen, so that these values
-can only fall with the bounds, and the contest of `lazy_argmax.py` remains exact.
+A trial that succeeds with the probability p is worth p log(1 + e^((U − r)/s)): the amount by which its upper
+bound U exceeds a reference r, smoothed at r on the scale s so that p also counts below it (theory §5.20).
+What is compared is the logarithm. The median of the posterior means of the arms tried is r, and s a share
+of their standard deviation. Where arms are chosen by value per cost, the expected improvement is multiplied
+by p. Within a batch p, r and s are frozen, so that these values can only fall with the bounds, and the
+contest of `lazy_argmax.py` remains exact.
 
 The probabilities of all arms live with the shards, which compute them.
 """
 
 from __future__ import annotations
 
+import math
 import weakref
 from dataclasses import dataclass
 from itertools import count
@@ -28,6 +31,8 @@ from manyarms.support.validation import Floats, Ints
 if TYPE_CHECKING:
     from manyarms.choice.per_cost import GainPerCost, ValuePerCost
 
+SMOOTHED = 0.3  # s as a share of the standard deviation of the posterior means of the arms tried
+_FAR = -40.0
 _KEYS = count(1 << 41)  # apart from those of costs and of Thompson draws
 
 
@@ -39,13 +44,15 @@ class TimesSuccess:
     """
 
     reference: float  # r
+    scale: float  # s
     key: int
     gain: GainPerCost | None = None
 
     def values(self, bounds: Floats, success: Floats) -> Floats:
-        """What arms with these upper bounds are worth."""
-        above = np.maximum(bounds - self.reference, 0.0)
-        return np.asarray(bounds - (1.0 - success) * above)
+        """The logarithm of what arms with these upper bounds are worth."""
+        above = (np.asarray(bounds, dtype=np.float64) - self.reference) / self.scale
+        near = np.maximum(above, _FAR)  # farther below, log(1 + e^x) is e^x to all digits
+        return np.asarray(np.where(above > _FAR, np.log(np.logaddexp(0.0, near)), above) + np.log(success))
 
     def in_shard(self, shard: Shard, mean: Floats, std: Floats) -> Floats:
         """The values of all arms of a shard."""
@@ -99,8 +106,10 @@ class ValueWithSuccess:
     ) -> ValueWithSuccess:
         """The values under this posterior, which must include a result."""
         state = posterior.state
-        reference = float(np.median(state.at(state.arms).mean))
-        gain = TimesSuccess(reference, placed.key, None if per_cost is None else per_cost.gain)
+        means = state.at(state.arms).mean
+        scale = SMOOTHED * (float(means.std()) or math.sqrt(state.prior_max) or 1.0)
+        cost = None if per_cost is None else per_cost.gain
+        gain = TimesSuccess(float(np.median(means)), scale, placed.key, cost)
         return cls(gain, placed, per_cost)
 
     def at(self, arms: Ints, mean: Floats, std: Floats) -> Floats:
