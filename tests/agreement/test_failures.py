@@ -189,7 +189,7 @@ def test_the_lazy_contest_finds_the_same_arms(policy):
 
 @pytest.mark.parametrize("per_cost", [False, True])
 def test_the_first_pick_is_the_highest_value_of_the_formula(per_cost):
-    """log p log(1 + e^((U − r)/s)) with the median r of the means of the arms tried; log EI − log c + log p."""
+    """log p log(1 + e^((U − r)/s)) with the median r of the means of arms tried; log EI − log c + log p."""
     from manyarms.choice.acquisition import LogExpectedImprovement
 
     pool, values = problem()

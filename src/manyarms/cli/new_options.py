@@ -167,8 +167,9 @@ Repeats = Annotated[
 Failures = Annotated[
     str | None,
     _option("--failures", panel=_LIMITS, default=Request.failures,
-            help="What failures do: with learn, failed candidates are offered again if failures look random, and candidates that "
-            "are unlikely to succeed are avoided; with drop, a failed candidate is excluded."),
+            help="What failures do: with learn, failed candidates are offered again if failures look "
+            "random, and candidates that are unlikely to succeed are avoided; with drop, a failed candidate "
+            "is excluded."),
 ]  # fmt: skip
 MaxFailures = Annotated[
     int | None,
