@@ -257,3 +257,31 @@ def test_a_batch_of_one_label_prefers_the_label_that_succeeds():
     labels = np.where(lost, "right", "left")
     batch = opt.ask(4, structure=ma.BatchStructure(same=labels))
     assert not lost[batch.arms].any()
+
+
+def test_certificates_name_failures_among_their_conditions():
+    """Bounds hold if failures do not depend on the noise; with arms chosen by success, no rate is promised."""
+    pool, values = problem(100)
+    said = {}
+    for failures in ("learn", "drop"):
+        opt = ma.Optimizer(pool, ma.BBKB(kernel=KERNEL, norm_bound=5.0), seed=1, failures=failures)
+        opt.tell(arms=np.arange(20), rewards=values[:20])
+        before = {each.text: each.status for each in opt.certificate().conditions}
+        opt.tell(arms=[30], failed=True)
+        said[failures] = {each.text: each.status for each in opt.certificate().conditions}
+        assert before["whether a result is missing does not depend on its noise"] == "holds"
+        assert said[failures]["whether a result is missing does not depend on its noise"] == "assumed"
+        assert "failures do not guide the choice of arms" not in before
+    assert said["learn"]["failures do not guide the choice of arms"] == "does not hold"
+    assert "failures do not guide the choice of arms" not in said["drop"]
+
+
+def test_the_benchmark_gives_rows():
+    from benchmarks import failures
+
+    rows = failures.equal_successes(True)
+    assert [row.name for row in rows] == ["failures none, 24 measured", "failures random 30 %, 24 measured"]
+    assert all(0 <= row.measured <= 100 for row in rows)
+    assert len({failures.table(0, kind, 50).values[0] for kind in failures.KINDS}) == 2, (
+        "one more by its label"
+    )

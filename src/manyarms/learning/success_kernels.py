@@ -21,6 +21,7 @@ from manyarms.learning.old_family import WithOldResults
 from manyarms.learning.prepared_pool import Prepared
 from manyarms.support.validation import Ints
 
+MOST_PARTS = 40  # with more, features are compared as a whole: each part and each pair takes time
 SHIFTS = (0.0, -0.7)  # of the typical log length-scales of all features together
 
 
@@ -46,7 +47,7 @@ class Parts:
         if width:
             whole = tuple(OnColumns(kernel, range(width)) for kernel in whole)
         groups = _groups(family, prepared, prepared.pool.take(some))
-        return cls(whole, len(groups) if len(groups) > 1 else 0, family, groups)
+        return cls(whole, len(groups) if 1 < len(groups) <= MOST_PARTS else 0, family, groups)
 
     def kernel(self, *parts: int) -> KernelLike:
         """The kernel of these parts alone, with the scale on which each of them varies as length-scale."""
