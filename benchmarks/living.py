@@ -121,7 +121,10 @@ def million(smoke: bool) -> list[Row]:
 
 
 def growing(smoke: bool) -> list[Row]:
-    """Asks of 20, told at once: the 100th against the 5th, each as the median with its four neighbours."""
+    """Asks of 20, told at once: the 100th against the 5th, each as the median with its four neighbours.
+
+    A cold ask is the work without loading libraries; `command` is all of `manyarms ask` in a new process.
+    """
     given = replace(FULL, batch_size=20, batches=102)
     if smoke:
         given = replace(SMOKE, batch_size=2, batches=9)
@@ -135,9 +138,10 @@ def _growth(s: Settings) -> list[Row]:
     from manyarms.campaigns.settings import Request
 
     early, late = range(3, 8), range(s.batches - 4, s.batches + 1)
-    warm, cold = {}, {}
+    warm, cold, command = {}, {}, {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        ask = (sys.executable, "-m", "manyarms", "ask", "command.db", "-n", str(s.batch_size))
         values = np.array(write_pool(str(folder / "pool.parquet"), s.n_arms))
         database, rng = folder / "c.db", np.random.default_rng(0)
         with Campaign.new(database, Request(str(folder / "pool.parquet"), id="molecule")) as campaign:
@@ -145,16 +149,18 @@ def _growth(s: Settings) -> list[Row]:
                 compared = number in early or number in late
                 if compared:
                     copied(database, folder / "cold.db")
+                    copied(database, folder / "command.db")
                 began = time.process_time()
                 batch = campaign.ask(s.batch_size)
                 warm[number] = time.process_time() - began
                 if compared:
                     cold[number], _, again = asked_cold(str(folder / "cold.db"), s.batch_size)
                     assert [each[1] for each in again] == [each.id for each in batch], "warm and cold differ"
+                    command[number] = _used(lambda: _run(ask, folder))
                 lines = "".join(f"{x.code},{values[x.arm] + 0.02 * rng.normal()}\n" for x in batch)
                 campaign.tell_bytes(f"ticket,value\n{lines}".encode(), "results.csv")
     rows = []
-    for kind, seconds, bar in (("warm", warm, 2.5), ("cold", cold, 4.0)):
+    for kind, seconds, bar in (("warm", warm, 2.5), ("cold", cold, 4.0), ("command", command, 4.0)):
         at_5, at_100 = (statistics.median(seconds[number] for number in some) for some in (early, late))
         label = f"{s.n_arms} × 8, asks of {s.batch_size}, {kind}: ask {late[2]}"
         rows.append(at_most(f"{label} / ask 5", at_100 / at_5, bar, "×", f"{at_100:.2f} s / {at_5:.2f} s"))

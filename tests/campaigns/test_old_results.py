@@ -64,6 +64,22 @@ def test_a_file_of_old_results_teaches_the_model_and_may_go_away(tmp_path: Path)
     assert errors_of["with"] < 0.7 * errors_of["without"]
 
 
+def test_old_results_have_no_costs(tmp_path: Path) -> None:
+    table(tmp_path / "pool.csv", 40, 0)
+    header, *rows = (tmp_path / "pool.csv").read_text().splitlines()
+    priced = [f"{header},price", *(f"{row},{1 + i % 5}" for i, row in enumerate(rows))]
+    (tmp_path / "pool.csv").write_text("\n".join(priced) + "\n")
+    table(tmp_path / "old.csv", 30, 1, values=True)
+    old = (str(tmp_path / "old.csv"),)
+    with made(tmp_path, prior_results=old, cost="price", cost_budget=50.0) as campaign:
+        campaign.tell_bytes("\n".join(["name,value", *(f"arm {i},{i}" for i in range(12))]).encode(), "r.csv")
+        assert sum(issued.cost or 0 for issued in campaign.ask(at_most=8)) <= 50
+    (tmp_path / "next").mkdir()
+    table(tmp_path / "next" / "pool.csv", 40, 2)
+    with made(tmp_path / "next", prior_campaign=(str(tmp_path / "c.db"),)) as campaign:
+        assert len(campaign.settings.prior[0]["values"]) == 12
+
+
 def test_the_results_of_another_campaign(tmp_path: Path) -> None:
     for name, seed in (("old", 2), ("new", 3)):
         (tmp_path / name).mkdir()

@@ -16,7 +16,7 @@ from distributed import Client, LocalCluster
 import manyarms as ma
 from manyarms.engines import Dask, Local
 from manyarms.engines.dask import ShardHost
-from manyarms.engines.dask_cluster import check_safe
+from manyarms.engines.dask_cluster import Cluster, check_safe
 from manyarms.errors import EngineError, InvalidParameterError, SchedulerLostError
 from tests.engines.campaigns import Search
 
@@ -50,6 +50,17 @@ def test_a_shard_that_forgot_everything_is_told_again(client: Client, name: str)
     arms += search.step(opt, 3)
     assert arms == expected
     assert shards._actors[1] is not before[1]
+
+
+@pytest.mark.soak
+def test_a_worker_lost_before_its_shard_was_made_is_noticed_at_once(client: Client) -> None:
+    """Dask restarts a killed worker at another address, so nothing would ever be made at the old one."""
+    cluster, alive = Cluster(client, timeout=600, insecure=False), sorted(client.scheduler_info()["workers"])
+    began = time.monotonic()
+    made = cluster.actors(ShardHost, [alive[0], "tcp://127.0.0.1:1"])
+    assert time.monotonic() - began < 120
+    assert made[0] is not None
+    assert made[1] is None
 
 
 @pytest.mark.soak

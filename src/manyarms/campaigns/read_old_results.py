@@ -1,7 +1,7 @@
 """Read the old results of files and of other campaigns, when a campaign is created.
 
 A file of old results has the columns of the table of candidates that are features, a column `value`, and
-optionally `noise_std` or `replicates`. It needs no id: its rows are not candidates.
+optionally `noise_std` or `replicates`. It needs no ids and no costs: its rows are not candidates.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 
 from manyarms.campaigns.candidates import CampaignCandidates
 from manyarms.campaigns.old_results import Plain
+from manyarms.campaigns.pool_file.columns import COST
 from manyarms.campaigns.pool_file.files import column_names, has_columns, text_columns
 from manyarms.campaigns.pool_file.parts import fitting_source
 from manyarms.campaigns.pool_file.source import Source
@@ -47,7 +48,8 @@ def read_old_results(
 def _from_file(source: Source, path: Path) -> Plain:
     if not path.is_file():
         raise ResultsFileError(f"{path}: no such file")
-    read, pool = fitting_source(replace(source, id=None), path.absolute(), {})
+    plans = tuple(plan for plan in source.columns if plan.role != COST)
+    read, pool = fitting_source(replace(source, id=None, cost=None, columns=plans), path.absolute(), {})
     header = column_names(path, read.text_form)
     if "value" not in header:
         raise ResultsFileError(f"{path}: no column 'value'; the file has {shown(header)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -48,15 +48,16 @@ class Cluster:
                 raise EngineError(f"the Dask scheduler at {self.address} has no workers")
             time.sleep(0.2)
 
-    def actors(self, kind: type, homes: Iterable[str]) -> list[Any]:
+    def actors(self, kind: type, homes: Sequence[str]) -> list[Any]:
         """A new actor of this kind on each of these workers; None where the worker was lost meanwhile."""
         try:
             futures = [self.client.submit(kind, actor=True, workers=[home], pure=False) for home in homes]
         except Exception as problem:
             raise self._scheduler_lost() from problem
-        return [self._actor(future) for future in futures]
+        return [self._actor(future, home) for future, home in zip(futures, homes, strict=True)]
 
-    def _actor(self, future: Any) -> Any:
+    def _actor(self, future: Any, home: str) -> Any:
+        """The actor; None if its worker was lost before it was made, after which Dask would wait for ever."""
         from distributed import TimeoutError
 
         deadline = time.monotonic() + self.timeout
@@ -65,7 +66,9 @@ class Cluster:
                 with self.client.as_current():
                     return future.result(timeout=1.0)
             except TimeoutError:
-                self._scheduler_info()
+                if home not in self._scheduler_info()["workers"]:
+                    future.cancel()
+                    return None
             except ImportError as problem:
                 raise EngineError(f"the workers at {self.address} need manyarms: {problem}") from None
             except Exception:
