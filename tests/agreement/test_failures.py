@@ -260,7 +260,7 @@ def test_a_batch_of_one_label_prefers_the_label_that_succeeds():
 
 
 def test_certificates_name_failures_among_their_conditions():
-    """Bounds hold if failures do not depend on the noise; with arms chosen by success, no rate is promised."""
+    """Bounds need failures that do not depend on the noise; no rate is promised where success matters."""
     pool, values = problem(100)
     said = {}
     for failures in ("learn", "drop"):
@@ -280,7 +280,10 @@ def test_the_benchmark_gives_rows():
     from benchmarks import failures
 
     rows = failures.equal_successes(True)
-    assert [row.name for row in rows] == ["failures none, 24 measured", "failures random 30 %, 24 measured"]
+    assert [row.name for row in rows] == [
+        "failures none, 24 measured",
+        "failures random 30 %, 24 measured",
+    ]
     assert all(0 <= row.measured <= 100 for row in rows)
     assert len({failures.table(0, kind, 50).values[0] for kind in failures.KINDS}) == 2, (
         "one more by its label"
