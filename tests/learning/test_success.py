@@ -159,3 +159,21 @@ def test_with_hardly_any_failure_nothing_depends():
         assert not found.depends
         assert found.constant == pytest.approx((sum(ok) + 1) / 22)
         assert found.probabilities(pool.features).tolist() == [found.constant] * 50
+
+
+class Opposite(ma.kernels.Kernel):
+    """Not a covariance: every arm is as unlike the others as it is like itself."""
+
+    def matrix(self, X, Y):
+        return 2.0 * (np.asarray(X)[:, :1] == np.asarray(Y)[:, 0]) - 1.0
+
+    def diag(self, X):
+        return np.ones(len(X))
+
+
+def test_what_is_no_covariance_explains_nothing():
+    pool = ma.Pool(np.random.default_rng(0).random((60, 2)))
+    found = outcomes([1] * 30 + [0] * 30, [0] * 30 + [1] * 30)
+    learned_from = learn_success(pool, found, Parts((Opposite(),)), np.random.default_rng(0))
+    assert not learned_from.depends
+    assert learned_from.constant == pytest.approx(0.5)

@@ -104,7 +104,10 @@ def _compared(
         return SuccessModel(constant, dependence)
     fitted = few.at(np.sort(order[: _most_arms(pool.n_arms)]))
     points, kernel = pool.take(fitted.arms), Scale(best.kernel, best.variance)
-    found = _fitted(covariances(kernel, points, points), fitted)
+    try:
+        found = _fitted(covariances(kernel, points, points), fitted)
+    except np.linalg.LinAlgError:
+        return SuccessModel(constant, dependence)
     level = MEAN + SPREAD**2 * float(found.weights.sum())
     return SuccessModel(constant, dependence, kernel, points, found.weights, level, best.columns)
 
@@ -115,6 +118,14 @@ def _most_arms(n_arms: int) -> int:
 
 def _fitted(covariance: Floats, outcomes: Outcomes) -> Laplace:
     return laplace(SPREAD**2 + covariance, MEAN, outcomes.successes, outcomes.failures)
+
+
+def _evidence(covariance: Floats, outcomes: Outcomes) -> float:
+    """The log evidence; −∞ if this is no covariance, as kernels from elsewhere may give."""
+    try:
+        return _fitted(covariance, outcomes).log_evidence
+    except np.linalg.LinAlgError:
+        return -math.inf
 
 
 def _most_evident(
@@ -128,18 +139,19 @@ def _most_evident(
     def compare(causes: Iterable[_Cause]) -> None:
         for cause in causes:
             covariance = cause.variance * covariances(cause.kernel, points, points)
-            evidence = _fitted(covariance, outcomes).log_evidence
-            scores.append((evidence - constant + cause.log_prior, cause))
+            scores.append((_evidence(covariance, outcomes) - constant + cause.log_prior, cause))
 
     kinds = 1 + (parts.n_parts > 1) + (parts.n_parts > 2)
     compare(_of_all(parts, known, kinds))
     if parts.n_parts > 1:
         compare(_of_one(parts, kinds))
-        first = max((each for each in scores if each[1].parts), key=lambda each: each[0])[1].parts[0]
-        if parts.n_parts > 2:
-            compare(_of_two(parts, kinds, first))
+        score, first = max((each for each in scores if each[1].parts), key=lambda each: each[0])
+        if parts.n_parts > 2 and score > first.log_prior:  # alone it explains more than the constant
+            compare(_of_two(parts, kinds, first.parts[0]))
     values = np.array([score for score, _ in scores])
     top = float(values.max())
+    if top == -math.inf:
+        return scores[0][1], top
     log_odds = top + math.log(float(np.exp(values - top).sum()))
     return scores[int(values.argmax())][1], log_odds
 
