@@ -31,6 +31,7 @@ COMPARED_ARMS = 128  # on which kernels are compared
 LEAST = 2  # failures and successes of which a dependence can be learned
 _ENTRIES = 2e8  # of the covariances between all arms of the pool and those that the model is fitted to
 _FEW = 100  # arms that it is fitted to in any case
+LEAD = 1.0  # of the log evidence of one part over a constant, from which pairs with it are tried
 SMALLEST = 1e-6  # probability
 
 
@@ -146,7 +147,7 @@ def _most_evident(
     if parts.n_parts > 1:
         compare(_of_one(parts, kinds))
         score, first = max((each for each in scores if each[1].parts), key=lambda each: each[0])
-        if parts.n_parts > 2 and score > first.log_prior:  # alone it explains more than the constant
+        if parts.n_parts > 2 and score > first.log_prior + LEAD:
             compare(_of_two(parts, kinds, first.parts[0]))
     values = np.array([score for score, _ in scores])
     top = float(values.max())
