@@ -288,3 +288,33 @@ def test_the_benchmark_gives_rows():
     assert len({failures.table(0, kind, 50).values[0] for kind in failures.KINDS}) == 2, (
         "one more by its label"
     )
+
+
+def test_exploration_arms_mostly_succeed():
+    pool, _ = problem(1000)
+    lost, arms = failing_right(pool), np.arange(150)
+    values = np.exp(-9 * (pool.features[:, 1] - 0.5) ** 2)
+    explored: list[int] = []
+    for seed in range(4):
+        run = ma.Optimizer(pool, seed=seed)
+        run.tell(arms=arms, rewards=values[arms], failed=lost[arms].tolist())
+        batch = run.ask(60)
+        explored += [arm for arm, why in zip(batch, batch.why, strict=True) if why.startswith("exploration")]
+    assert len(explored) > 8
+    assert lost[explored].mean() < 0.2
+
+
+def test_failures_with_old_results_and_with_more_arms(tmp_path):
+    """The columns of old results are no cause of failures; new arms have a probability, too."""
+    pool, values = problem()
+    rng = np.random.default_rng(4)
+    X = rng.random((40, 2))
+    opt = ma.Optimizer(pool, seed=3, prior=ma.PriorResults(X, X[:, 1]))
+    for _ in range(6):
+        step(opt, values, failing_right(pool), 10)
+    assert opt.failures().depends
+    new = opt.add_arms(np.array([[0.95, 0.2], [0.1, 0.2]]))
+    right, left = opt.success(new)
+    assert right < 0.5 < left
+    opt.save(tmp_path / "run.npz")
+    assert ma.Optimizer.load(tmp_path / "run.npz").ask(5).arms.tolist() == opt.ask(5).arms.tolist()

@@ -177,3 +177,14 @@ def test_what_is_no_covariance_explains_nothing():
     learned_from = learn_success(pool, found, Parts((Opposite(),)), np.random.default_rng(0))
     assert not learned_from.depends
     assert learned_from.constant == pytest.approx(0.5)
+
+
+def test_a_dependence_on_two_of_eight_columns_is_found():
+    rng = np.random.default_rng(7)
+    pool = ma.Pool(rng.random((600, 8)))
+    corner = (pool.features[:, 1] > 0.45) & (pool.features[:, 6] < 0.55)
+    arms = rng.choice(600, 120, replace=False)
+    found = learned(pool, arms, ~corner[arms])
+    assert set(found.columns) == {1, 6}
+    predicted = found.probabilities(pool.features)
+    assert np.mean((predicted > 0.5) == ~corner) > 0.85
