@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -42,6 +43,13 @@ def wait_for_both(cluster: LocalCluster, client: Client) -> None:
             cluster.scale(1)  # drops the one that is missing
             cluster.scale(2)
     return client.wait_for_workers(2, timeout=30)
+
+
+def kill(pid: int, killed: list[int]) -> None:
+    """Kill a process and note it, unless it has ended by itself meanwhile."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+        killed.append(pid)
 
 
 def shards_of(opt: ma.Optimizer):
@@ -98,10 +106,11 @@ def killed_at_random_moments(name: str, wanted: int) -> None:
         while kills < wanted:
             wait_for_both(cluster, client)
             pid = int(rng.choice(worker_pids(client)))
-            timer = threading.Timer(rng.uniform(0.0, 0.8 * seconds), os.kill, (pid, signal.SIGKILL))
+            killed: list[int] = []
+            timer = threading.Timer(rng.uniform(0.0, 0.8 * seconds), kill, (pid, killed))
             timer.start()
             assert search.arms(name, engine, sizes) == expected
-            kills, runs = kills + timer.finished.is_set(), runs + 1
+            kills, runs = kills + len(killed), runs + 1
             timer.join()
             assert runs < 4 * wanted
 
