@@ -21,11 +21,11 @@ test: $(VENV)/dev lint
 coverage: $(VENV)/dev
 	$(SINGLE) $(BIN)/python -m pytest -q -n auto -m "not slow and not soak" --cov --cov-report=term:skip-covered --cov-report=html
 
-# Statistics, crashes, PostgreSQL, browsers.
+# Statistics, crashes, PostgreSQL, browsers, clusters.
 test-slow: $(VENV)/dev
 	$(SINGLE) $(BIN)/python -m pytest -q -n auto -m slow --durations=20
 
-# Clusters whose workers die, a service that is killed many times, long fuzzing.
+# Clusters whose workers die again and again, a service that is killed many times, long fuzzing.
 test-soak: $(VENV)/dev
 	$(SINGLE) $(BIN)/python -m pytest -q -n auto -m soak --durations=20
 

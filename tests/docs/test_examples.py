@@ -33,7 +33,7 @@ def test_examples_run(page: str) -> None:
     run_page(page, stage_of(page))
 
 
-@pytest.mark.soak
+@pytest.mark.slow
 @pytest.mark.parametrize("page", sorted(CLUSTERS))
 def test_examples_run_on_a_cluster(page: str) -> None:
     run_page(page, stage_of(page))

@@ -121,7 +121,7 @@ def test_an_ask_without_its_scheduler_fails_clearly_and_hands_out_nothing(table:
         assert not campaign.open_tickets()
 
 
-@pytest.mark.soak
+@pytest.mark.slow
 def test_a_campaign_on_a_cluster_asks_for_the_same_candidates(table: Path) -> None:
     plain, _ = new(table, "plain.db")
     expected = batches(plain, None)
@@ -143,7 +143,7 @@ def test_a_campaign_on_a_cluster_asks_for_the_same_candidates(table: Path) -> No
     assert batches(where, "local", 1) == expected[2:]
 
 
-@pytest.mark.soak
+@pytest.mark.slow
 def test_the_scheduler_dies_between_two_asks_of_one_process(table: Path) -> None:
     plain, _ = new(table, "plain.db")
     expected = batches(plain, None, 1)
@@ -164,7 +164,7 @@ def test_the_scheduler_dies_between_two_asks_of_one_process(table: Path) -> None
             assert len(campaign.open_tickets()) == 24
 
 
-@pytest.mark.soak
+@pytest.mark.slow
 def test_a_campaign_on_a_cluster_with_tls(table: Path) -> None:
     folder = table.parent
     write_certificates(folder)
@@ -213,7 +213,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.soak
+@pytest.mark.slow
 def test_functions_are_evaluated_on_the_cluster_that_holds_the_pool(tmp_path: Path) -> None:
     script = tmp_path / "there.py"
     script.write_text(_EVALUATED_THERE)

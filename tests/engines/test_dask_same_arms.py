@@ -11,7 +11,7 @@ from tests.engines.campaigns import POLICIES, Search
 ONE = Local(shards=1, threads=1)
 
 
-@pytest.mark.soak
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("name", ["learned", "per cost", "failing"])
 def test_two_worker_processes(client: Client, name: str) -> None:
@@ -19,7 +19,7 @@ def test_two_worker_processes(client: Client, name: str) -> None:
     assert search.arms(name, Dask(client, shards=5)) == search.arms(name, ONE)
 
 
-@pytest.mark.soak
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("name", POLICIES)
@@ -30,7 +30,7 @@ def test_any_number_of_shards_on_two_worker_processes(client: Client, name: str,
         assert search.arms(name, Dask(client, shards=shards)) == expected, shards
 
 
-@pytest.mark.soak
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("storage", ["disk", "recompute"])
 def test_other_storage_on_the_workers(client: Client, storage: str) -> None:
@@ -40,7 +40,7 @@ def test_other_storage_on_the_workers(client: Client, storage: str) -> None:
         assert search.arms(name, engine) == search.arms(name, ONE), name
 
 
-@pytest.mark.soak
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["BKB", "learned"])
 def test_blocks_of_the_usual_size(client: Client, name: str) -> None:
     search = Search(3, n_arms=4 * base.BLOCK + 100, max_memory=2**29)

@@ -75,7 +75,7 @@ class PulledCovariance:
     def __init__(self, posterior: Posterior) -> None:
         self._posterior, self._state = posterior, posterior.state
         self.places: dict[int, int] = {}  # arm → its position in U
-        self._rows: list[ArmRows] = []  # of each arm of U
+        self._rows: list[ArmRows] = []  # of U in order, in parts
         self._solved = GrowingMatrix(0, self._state.sketch_size)  # V⁻¹z
         self._between = GrowingMatrix(0)
 
@@ -116,7 +116,7 @@ class PulledCovariance:
 
     def with_last(self, rows: ArmRows) -> Floats:
         """c(x, s) for each of these arms x and the last arm s of U."""
-        return self._columns(rows, self._rows[-1], self._solved_rows()[-1:])[:, 0]
+        return self._columns(rows, self._rows[-1].part(slice(-1, None)), self._solved_rows()[-1:])[:, 0]
 
     def pulled_set(self) -> PulledSet:
         """U as the shards are told of it."""
@@ -129,7 +129,11 @@ class PulledCovariance:
         return self._solved.corner(len(self), self._state.sketch_size)
 
     def _pulled(self) -> ArmRows:
-        return ArmRows.joined(self._rows) if self._rows else self.rows_of(np.empty(0, dtype=np.int64))
+        if not self._rows:
+            return self.rows_of(np.empty(0, dtype=np.int64))
+        if len(self._rows) > 1:
+            self._rows = [ArmRows.joined(self._rows)]
+        return self._rows[0]
 
     def _columns(self, rows: ArmRows, pulled: ArmRows, solved: Floats) -> Floats:
         """c(x, s) for each x of `rows` and each s of `pulled`, whose V⁻¹z is `solved`."""
