@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from manyarms.continuous.optimizer import BoxOptimizer
     from manyarms.run.certificate import Certificate
     from manyarms.run.explanation import Explanation
+    from manyarms.run.failing import FailureReport
     from manyarms.run.further_gain import ExpectedGain
 
 __version__ = "0.1.0"
@@ -78,6 +79,8 @@ def __getattr__(name: str) -> Any:
     if name in ("ExpectedGain", "Explanation"):
         module = "further_gain" if name == "ExpectedGain" else "explanation"
         return getattr(import_module(f"manyarms.run.{module}"), name)
+    if name == "FailureReport":
+        return import_module("manyarms.run.failing").FailureReport
     if name == "Certificate":
         return import_module("manyarms.run.certificate").Certificate
     raise AttributeError(f"module 'manyarms' has no attribute {name!r}")
@@ -112,6 +115,7 @@ __all__ = [
     "EpsGreedy",
     "ExpectedGain",
     "Explanation",
+    "FailureReport",
     "Hamming",
     "History",
     "Linear",

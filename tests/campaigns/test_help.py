@@ -50,7 +50,8 @@ DEFAULTS = {
         "--budget": "(no limit)",
         "--cost-budget": "(no limit)",
         "--repeats": "(forbid)",
-        "--max-failures": "(1)",
+        "--failures": "(learn)",
+        "--max-failures": "(by the outcomes, at most 3; with drop 1)",
         "--storage": "(float64; float32 for large pools)",
         "--engine": "(local)",
         "--engine-ca": "(Dask's configuration)",
@@ -184,7 +185,7 @@ def test_defaults_of_new(tmp_path: Path) -> None:
     found = created(tmp_path)
     assert found["pool"]["id"] is None
     assert (found["goal"], found["kernel"], found["seed"]) == ("maximise", "auto", 0)
-    assert (found["budget"], found["repeats"], found["max_failures"]) == (None, "forbid", 1)
+    assert (found["budget"], found["repeats"], found["max_failures"]) == (None, "forbid", "auto")
     assert found["policy"] == {"name": "BBKB", "width": "auto", "local": True}
     with Campaign(tmp_path / "c0.db") as campaign:
         assert campaign.pool.names == ["x1", "x2"]

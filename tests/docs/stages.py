@@ -399,6 +399,7 @@ STAGES: dict[str, Callable[[], Stage]] = {
     "docs/agents.md": agents,
     "docs/campaigns.md": campaigns,
     "docs/costs.md": priced_recipes,
+    "docs/failures.md": recipes,
     "docs/flower.md": flower,
     "docs/noise.md": measured,
     "docs/old-results.md": earlier,

@@ -16,6 +16,7 @@ POLICIES = {
     "SGPTS": (ma.SGPTS, {"prior_size": 60}),
     "learned": (None, {}),
     "per cost": (ma.BBKB, {"batch_ratio": 3.0}),
+    "failing": (None, {}),
 }
 
 
@@ -39,12 +40,13 @@ class Search:
         costs = ma.Costs(self.prices, budget=60.0, per_cost=True) if name == "per cost" else None
         return ma.Optimizer(self.pool, self.policy(name), seed=self.seed, engine=engine, costs=costs)
 
-    def step(self, opt: ma.Optimizer, size: int) -> list[int]:
+    def step(self, opt: ma.Optimizer, size: int, fails: bool = False) -> list[int]:
         """A batch of this size for a learned model; other policies may end it by their rule."""
         batch = opt.ask(size) if opt.model is not None or not opt.history.pulls else opt.ask(at_most=size)
-        opt.tell(batch, self.values[batch.arms] + self.noise[batch.tickets])
+        lost = (fails & (self.pool.features[batch.arms, 2] > 0.6)).tolist()
+        opt.tell(batch, self.values[batch.arms] + self.noise[batch.tickets], failed=lost)
         return batch.arms.tolist()
 
     def arms(self, name: str, engine: object, sizes: tuple[int, ...] = (4, 6, 25, 1, 1, 2)) -> list[int]:
         opt = self.start(name, engine)
-        return [arm for size in sizes for arm in self.step(opt, size)]
+        return [arm for size in sizes for arm in self.step(opt, size, name == "failing")]

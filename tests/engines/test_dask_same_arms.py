@@ -13,7 +13,7 @@ ONE = Local(shards=1, threads=1)
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("name", ["learned", "per cost"])
+@pytest.mark.parametrize("name", ["learned", "per cost", "failing"])
 def test_two_worker_processes(client: Client, name: str) -> None:
     search = Search(0)
     assert search.arms(name, Dask(client, shards=5)) == search.arms(name, ONE)

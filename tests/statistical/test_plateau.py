@@ -1,4 +1,4 @@
-"""The default leaves a plateau of thousands of nearly equal candidates (theory §8.12 and §8.13)."""
+"""The default leaves a plateau of thousands of nearly equal candidates (theory §8.13 and §8.14)."""
 
 from __future__ import annotations
 

@@ -57,6 +57,8 @@ def _plain(
         "reason": why or None,
         "measurements": found.pulls,
         "average": None if found.average is None else units.value(found.average),
+        "failures": found.failures,
+        "success": found.success,
         "best": None if found.best is None else str(found.best),
         "neighbours": [_neighbour(each, units) for each in found.neighbours],
         "speaks_for": [each.column for each in found.columns[:NAMED] if each.against_pool > 0],

@@ -22,6 +22,7 @@ import numpy as np
 
 from manyarms.campaigns.assumptions import Units, assumed_units, grouped, most_inducing
 from manyarms.campaigns.certify import certificate_in_units, check_gap
+from manyarms.campaigns.failures import failure_facts
 from manyarms.campaigns.old_results import prepared_with
 from manyarms.campaigns.orders import Order
 from manyarms.campaigns.outlook import check_gain, of_batch
@@ -267,7 +268,10 @@ def propose(
         "effective_dimension": float(record.effective_dimension), **_best(run, units),
     }  # fmt: skip
     names = [str(id) for id in batch.ids]
-    saved = replace(run.compact(), certificate=certificate, outlook=outlook, warnings=warnings)
+    saved = replace(
+        run.compact(), certificate=certificate, outlook=outlook, warnings=warnings,
+        failures=failure_facts(run, before, batch, settings),
+    )  # fmt: skip
     predictions = _predictions(run, units, batch.arms)
     costs, gains = _costs_and_gains(run, before, batch, units)
     return Proposal(batch, names, predictions, facts, saved.to_bytes(), outlook, costs, gains)

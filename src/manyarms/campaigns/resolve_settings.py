@@ -29,6 +29,7 @@ from manyarms.learning.numeric_columns import columns_of
 from manyarms.learning.numeric_pool import from_numbers
 from manyarms.learning.old_family import WithOldResults
 from manyarms.pool.pool import Pool
+from manyarms.run.context import checked_failures, checked_max_failures
 from manyarms.run.eligibility import repeats_setting
 from manyarms.run.optimizer import Optimizer
 from manyarms.support.validation import count, positive
@@ -59,7 +60,8 @@ def resolve(request: Request, source: Source, pool: Pool, prior: tuple[Plain, ..
         seed=count("seed", request.seed, minimum=0),
         budget=None if request.budget is None else count("budget", request.budget),
         repeats=repeats_setting(request.repeats),
-        max_failures=count("max_failures", request.max_failures) if request.max_failures else None,
+        failures=checked_failures(request.failures),
+        max_failures=checked_max_failures(request.max_failures or None),
         storage=storage, assumptions=(*_warnings(request, source), *assumptions, *more),
         columns=column_spreads(prepared, source.blocks(pool.names or [])),
         engine=request.on_engine().to_plain(),

@@ -17,10 +17,11 @@ from manyarms.campaigns.engine_settings import LOCAL, EngineSettings
 from manyarms.campaigns.pool_file.source import Source
 from manyarms.errors import SettingsError, shown
 from manyarms.kernels.describe import from_description
+from manyarms.run.context import DROP, LEARN
 
 AUTO = "auto"
 _ABSTRACT = ("Policy", "Sparse")
-_TEXTS = ("pool", "id", "smiles", "bits", "cost", "goal", "kernel", "policy", "storage", "engine")
+_TEXTS = ("pool", "id", "smiles", "bits", "cost", "goal", "kernel", "policy", "storage", "engine", "failures")
 _TLS = ("engine_ca", "engine_cert", "engine_key")
 
 _FORM = ("delimiter", "encoding", "decimal", "sheet")
@@ -56,7 +57,8 @@ class Request:
     cost_budget: float | None = None
     per_cost: bool = False  # choose by value per cost
     repeats: str | int = "forbid"
-    max_failures: int | None = 1  # 0 or None: failing candidates are never excluded
+    failures: str = LEARN  # or "drop", see `run/failing.py`
+    max_failures: int | str | None = AUTO  # 0 or None: failing candidates are never excluded
     storage: str = AUTO
     delimiter: str | None = None  # of a text table; None: found
     encoding: str | None = None
@@ -153,7 +155,7 @@ class Settings:
     seed: int
     budget: int | None
     repeats: str | int
-    max_failures: int | None
+    max_failures: int | str | None
     storage: str
     assumptions: tuple[str, ...]
     columns: tuple[tuple[str, float], ...] = ()  # name and spread of each numeric column of a learned model
@@ -162,6 +164,7 @@ class Settings:
     cost_budget: float | None = None  # what all tickets together may cost
     per_cost: bool = False
     prior: tuple[dict[str, Any], ...] = ()  # old results, as `campaigns/old_results.py` writes them
+    failures: str = DROP  # what campaigns do that were created before failures were learned from
 
     @property
     def on_engine(self) -> EngineSettings:
@@ -193,7 +196,7 @@ class Settings:
 
     def run_settings(self) -> dict[str, Any]:
         """The arguments of `Optimizer` besides the pool and the policy."""
-        names = ("seed", "budget", "repeats", "max_failures", "storage")
+        names = ("seed", "budget", "repeats", "failures", "max_failures", "storage")
         return {name: getattr(self, name) for name in names}
 
     def to_json(self) -> str:

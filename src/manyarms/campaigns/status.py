@@ -9,6 +9,7 @@ from manyarms.campaigns.campaign import Campaign
 from manyarms.campaigns.certify import certificate_lines, with_batches
 from manyarms.campaigns.costs import spending, spending_lines
 from manyarms.campaigns.engine_settings import LOCAL
+from manyarms.campaigns.failures import failure_lines
 from manyarms.campaigns.model_summary import model_facts, model_lines
 from manyarms.campaigns.next_batch import units_of, values_of
 from manyarms.campaigns.outlook import outlook_lines
@@ -43,12 +44,13 @@ def status(
     counts, seen = ticket_counts(campaign), snapshot(campaign)
     n_arms = seen.n_arms
     warnings: tuple[str, ...] = ()
+    failures: dict[str, Any] | None = None
     if seen.state is not None:
         saved = CompactState.from_bytes(seen.state)
         if model is None:
             model, n_arms = saved.model, saved.n_arms
         expected, warnings = (expected if certificate else saved.outlook), saved.warnings
-        certificate = certificate or saved.certificate
+        certificate, failures = certificate or saved.certificate, saved.failures
     rewards = [(arm, settings.sign * value) for arm, value in values_of(seen)]
     return {
         "campaign": str(campaign.store.where),
@@ -81,6 +83,7 @@ def status(
         "last_batch": asked[-1] if asked else None,
         "certificate": with_batches(certificate, [each["ended_because"] for each in asked]),
         "expected_gain": expected,
+        "failures": failures,
         "warnings": list(warnings),
         "assumptions": _assumptions(settings, model, seen),
     }  # fmt: skip
@@ -140,6 +143,7 @@ def status_lines(found: dict[str, Any]) -> list[tuple[str, str]]:
                     + (f"; {counted(results['corrections'], 'correction')} (see `manyarms history`)"
                        if results["corrections"] else "")),
     ]  # fmt: skip
+    lines += failure_lines(found.get("failures"))
     if found["best_measured"]:
         top = found["best_measured"]
         count = counted(top["pulls"], "measurement")

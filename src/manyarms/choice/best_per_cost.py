@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from manyarms.choice.lazy_argmax import LazyArgmax
+from manyarms.choice.lazy_argmax import LazyArgmax, Value
 from manyarms.choice.per_cost import ValuePerCost
 from manyarms.choice.selection import GAIN_PER_COST, BatchContext, FilledBatch, highest_first
+from manyarms.choice.success import ValueWithSuccess
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,10 @@ class BestPerCost:
     def fill(self, context: BatchContext) -> FilledBatch:
         """Repeatedly pick the most valuable arm and hallucinate the pull."""
         assert context.costs is not None, "only a run with costs has this rule"
-        value = ValuePerCost.under(context.posterior, context.costs)
+        per_cost = ValuePerCost.under(context.posterior, context.costs)
+        value: Value = per_cost
+        if context.success is not None:
+            value = ValueWithSuccess.under(context.posterior, context.success, per_cost)
         argmax = LazyArgmax(
             context.posterior, context.overlay, _one_std(context), context.allowed,
             lazy=context.lazy, value=value,

@@ -29,6 +29,7 @@ from manyarms.support.validation import Floats, Ints
 SMALLEST = 20  # smallest batch size with exploration arms
 SHARE = 0.2  # exploration arms as a fraction of the batch
 AMONG = 0.1  # largest fraction of the remaining arms that they are drawn from
+SPARE = 4  # times as many are drawn where each is kept with its probability of success
 _NUMBERS = count()
 _ROUNDS, _BINS = 4, 1024  # of the search for the bound that this fraction reaches
 
@@ -43,7 +44,10 @@ class WithExploration:
         """A batch of exactly n ≥ 20 arms has ⌊n/5⌋ exploration arms, or fewer if fewer arms are plausible."""
         if not context.exactly or context.limit is None or context.limit < SMALLEST:
             return self.rest.fill(context)
-        explored = plausible_maximizers(context, math.floor(SHARE * context.limit))
+        most, spare = math.floor(SHARE * context.limit), 1 if context.success is None else SPARE
+        explored = plausible_maximizers(context, spare * most)
+        if context.success is not None:
+            explored = context.success.likely(explored, context.stream("likely to succeed"))[:most]
         return StartWith(tuple(explored.tolist()), self.rest, EXPLORATION).fill(context)
 
 
@@ -64,7 +68,7 @@ def plausible_maximizers(context: BatchContext, most: int) -> Ints:
 def random_below(context: BatchContext, ceiling: float, most: int) -> Ints:
     """At most so many random arms whose mean is below the ceiling, of the tenth with the highest bounds.
 
-    The tenth is of the allowed arms below the ceiling; the order is random too (theory §8.13).
+    The tenth is of the allowed arms below the ceiling; the order is random too (theory §8.14).
     """
     ask = _asker(context, ceiling)
     n_below = sum(ask(_number))

@@ -7,7 +7,7 @@ bounds count as tied if rounding errors can explain their difference (`TIE`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
@@ -17,12 +17,16 @@ from manyarms.posterior.over_pool import OverPool
 from manyarms.posterior.shard import Shard, Version
 from manyarms.support.validation import Floats, Ints
 
-if TYPE_CHECKING:
-    from manyarms.choice.per_cost import GainPerCost
-
 TIE = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-6}
 _NOTHING = -np.inf
 _PART = 1 << 18  # arms that are sorted together
+
+
+class Gain(Protocol):
+    """A value of arms that increases with their mean and their standard deviation."""
+
+    def in_shard(self, shard: Shard, mean: Floats, std: Floats) -> Floats:
+        """The values of all arms of a shard."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,13 +45,13 @@ class PullsSoFar:
 class BoundRule:
     """Which bounds are compared: width·σ̃, plus the mean unless `mean` is False.
 
-    With `gain`, it is the value per cost of a mean with the standard deviation width·σ̃.
+    With `gain`, it is the value of a mean with the standard deviation width·σ̃: per cost, or if it may fail.
     """
 
     width: float
     mean: bool = True
     after: PullsSoFar | None = None
-    gain: GainPerCost | None = None
+    gain: Gain | None = None
 
     def of(self, shard: Shard, version: Version) -> Floats:
         """The bounds of all arms of a shard."""

@@ -18,22 +18,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
-from manyarms.choice.highest import TIE, BoundRule, PullsSoFar, highest, peak
+from manyarms.choice.highest import TIE, BoundRule, Gain, PullsSoFar, highest, peak
 from manyarms.pool.allowance import Allowance
 from manyarms.posterior.hallucination import Hallucination
 from manyarms.posterior.posterior import Posterior
-from manyarms.support.validation import Ints
-
-if TYPE_CHECKING:
-    from manyarms.choice.per_cost import ValuePerCost
+from manyarms.support.validation import Floats, Ints
 
 _FIRST_SHORTLIST = 64
 MOST_WATCHED = 1 << 16  # arms that are tracked at the same time
 _NUMBERS = count()
+
+
+class Value(Protocol):
+    """A value of arms, for the shards and for a few arms here."""
+
+    @property
+    def gain(self) -> Gain:
+        """The value as the shards compute it."""
+
+    def at(self, arms: Ints, mean: Floats, std: Floats) -> Floats:
+        """The values of a few arms."""
 
 
 class _TooMany(Exception):  # noqa: N818
@@ -57,8 +65,8 @@ class LazyArgmax:
 
     `overlay` holds the hallucinated pulls, and `allowed` the number of times that each arm may still be
     chosen, which is decremented here. `lazy=False` evaluates every arm at every pick and serves as the
-    reference. `mean=False` compares width·σ̃_t alone. With `value`, arms are compared by their value per cost,
-    where width·σ̃_t is their standard deviation.
+    reference. `mean=False` compares width·σ̃_t alone. With `value`, arms are compared by this value of
+    their mean and their standard deviation, for which width·σ̃_t is taken.
     """
 
     def __init__(
@@ -69,7 +77,7 @@ class LazyArgmax:
         allowed: Allowance,
         lazy: bool = True,
         mean: bool = True,
-        value: ValuePerCost | None = None,
+        value: Value | None = None,
     ) -> None:
         self._overlay, self._lazy, self._allowed = overlay, lazy, allowed
         self._over_pool = posterior.state.over_pool

@@ -1,4 +1,4 @@
-"""Scouts: half of a batch looks elsewhere while the rest would only repeat what is known (theory §8.13).
+"""Scouts: half of a batch looks elsewhere while the rest would only repeat what is known (theory §8.14).
 
 When thousands of candidates are nearly equal and good, every batch is more of them: each has a bound that
 is a little higher than those of all the others, and what is learned from it is nothing. Meanwhile the model
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from manyarms.choice.exploration import random_below
+from manyarms.choice.exploration import SPARE, random_below
 from manyarms.choice.highest import BoundRule, peak
 from manyarms.choice.selection import EXPLORATION, BatchContext, FilledBatch, SelectionRule, StartWith
 from manyarms.learning.plateau import has_plateau, is_plateau
@@ -37,7 +37,9 @@ class WithScouts:
         if ceiling is None or context.limit is None:
             return self.rest.fill(context)
         wanted = math.floor(SHARE * context.limit + context.stream("scouts").random())
-        scouts = random_below(context, ceiling, wanted)
+        scouts = random_below(context, ceiling, wanted if context.success is None else SPARE * wanted)
+        if context.success is not None:
+            scouts = context.success.likely(scouts, context.stream("likely to succeed"))[:wanted]
         return StartWith(tuple(scouts.tolist()), self.rest, EXPLORATION).fill(context)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from manyarms.pool.costs import ArmCosts
 from manyarms.posterior.hallucination import Hallucination
 from manyarms.posterior.posterior import Posterior
 from manyarms.support.validation import share
+
+if TYPE_CHECKING:
+    from manyarms.choice.success import PlacedSuccess, ValueWithSuccess
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,16 @@ class BatchContext:
     prior: CorrectedPrior | None = None
     elimination: Elimination | None = None  # of batched pure exploration
     costs: ArmCosts | None = None
+    success: PlacedSuccess | None = None  # the probability of success of all arms, if it depends on them
+
+    @property
+    def value(self) -> ValueWithSuccess | None:
+        """What upper bounds are worth where trials may fail; None where they are compared as they are."""
+        if self.success is None:
+            return None
+        from manyarms.choice.success import ValueWithSuccess  # imported when it is needed
+
+        return ValueWithSuccess.under(self.posterior, self.success)
 
 
 @dataclass(frozen=True)
@@ -71,6 +84,7 @@ INITIAL_DESIGN, UPPER_BOUND, EXPLORATION = "initial design", "upper bound", "exp
 FINAL_BATCH, THOMPSON_DRAW, HIGHEST_MEAN = "final batch", "Thompson draw", "highest mean"
 REQUESTED, RANDOM_START, HIGHEST_VARIANCE = "requested", "random start", "highest variance"
 GAIN_PER_COST = "gain per cost"
+AGAIN = ", again after a failure"  # follows the reason of an arm that failed before
 
 _MEAN_ALONE = BoundRule(width=0.0)
 NO_ARM_LEFT = "no arm left"
@@ -120,8 +134,9 @@ class UpperBounds:
     def fill(self, context: BatchContext) -> FilledBatch:
         """Repeatedly pick the highest upper bound and hallucinate the pull."""
         argmax = LazyArgmax(
-            context.posterior, context.overlay, _widened(context), context.allowed, lazy=context.lazy
-        )
+            context.posterior, context.overlay, _widened(context), context.allowed,
+            lazy=context.lazy, value=context.value,
+        )  # fmt: skip
         return highest_first(context, argmax, _widened, UPPER_BOUND)
 
 
@@ -186,8 +201,9 @@ class RepeatTop:
             return UpperBounds().fill(context)
         meter = _started_meter(context)
         argmax = LazyArgmax(
-            context.posterior, context.overlay, _widened(context), context.allowed, lazy=context.lazy
-        )
+            context.posterior, context.overlay, _widened(context), context.allowed,
+            lazy=context.lazy, value=context.value,
+        )  # fmt: skip
         top = argmax.top()
         arm = top.arm
         if arm < 0:
@@ -274,6 +290,7 @@ class EpsilonGreedy:
     def fill(self, context: BatchContext) -> FilledBatch:
         """Pick arms greedily or uniformly at random."""
         rng, meter, allowed = context.stream("explore"), _started_meter(context), context.allowed
+        rule = _MEAN_ALONE if context.value is None else replace(_MEAN_ALONE, gain=context.value.gain)
         left = allowed.copy()  # without the arms of this batch
         arms: list[int] = []
         why: list[str] = []
@@ -286,7 +303,7 @@ class EpsilonGreedy:
             if random:
                 arm = int(left.nth_open(rng.integers(n_left, size=1))[0])
             else:
-                arm = peak(context.posterior.state.over_pool, _MEAN_ALONE, left, tie=0.0).arm
+                arm = peak(context.posterior.state.over_pool, rule, left, tie=0.0).arm
             if not left.confirms(arm):
                 continue
             left.take([arm])

@@ -21,6 +21,10 @@ def show_explanation(found: dict[str, Any]) -> None:
     if found["measurements"]:
         how_often = counted(found["measurements"], "measurement")
         say(f"  measured: average {cell_text(found['average'])} of {how_often}")
+    if found.get("failures"):
+        say(f"  failed: {counted(found['failures'], 'time')}")
+    if found.get("success") is not None:
+        say(f"  predicted probability that a trial succeeds: {found['success']:.2f}")
     if found["neighbours"]:
         rows = [
             [each["id"], round(each["correlation"], 3), each["average"], each["measurements"]]

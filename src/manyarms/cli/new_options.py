@@ -164,9 +164,16 @@ Repeats = Annotated[
             help="Whether a candidate may be asked for again: allow, forbid, fresh (only after every "
             "candidate has been tried), or the largest number of times."),
 ]  # fmt: skip
+Failures = Annotated[
+    str | None,
+    _option("--failures", panel=_LIMITS, default=Request.failures,
+            help="What failures do: with learn, failed candidates are offered again if failures look "
+            "random, and candidates that are unlikely to succeed are avoided; with drop, a failed candidate "
+            "is excluded."),
+]  # fmt: skip
 MaxFailures = Annotated[
     int | None,
-    _option("--max-failures", panel=_LIMITS, default=Request.max_failures,
+    _option("--max-failures", panel=_LIMITS, default="by the outcomes, at most 3; with drop 1",
             help="Number of failed trials after which a candidate is excluded; 0 never excludes one."),
 ]  # fmt: skip
 Storage = Annotated[

@@ -21,6 +21,7 @@ from manyarms.continuous.variation import Variation
 from manyarms.posterior.hallucination import Hallucination
 from manyarms.posterior.posterior import Posterior
 from manyarms.run.context import RunContext
+from manyarms.run.failing import failures_allowed
 from manyarms.run.growing import with_more_arms
 from manyarms.run.state import RunState
 from manyarms.support.validation import Floats, Ints
@@ -186,5 +187,5 @@ def tried(run: BoxRun) -> NDArray[np.bool_]:
 
 def out_of_use(run: BoxRun) -> list[int]:
     """The arms that have failed too often."""
-    most = run.context.max_failures
+    most = failures_allowed(run.context, run.state.history, run.state.tickets)
     return [] if most is None else [arm for arm, n in run.state.tickets.failures.items() if n >= most]

@@ -30,7 +30,7 @@ from manyarms.run import checkpoint
 from manyarms.run.asking import handed_out, requested_size
 from manyarms.run.batch_structure import BatchStructure
 from manyarms.run.certificate import CERTIFICATE, Certificate
-from manyarms.run.context import RunContext
+from manyarms.run.context import DROP, RunContext
 from manyarms.run.growing import with_more_arms
 from manyarms.run.optimizer import Optimizer
 from manyarms.run.prior_results import PriorResults
@@ -71,7 +71,8 @@ class BoxOptimizer(Optimizer):
         *,
         budget: int | None = None,
         repeats: str | int | None = None,
-        max_failures: int | None = 1,
+        failures: str = DROP,
+        max_failures: int | str | None = 1,
         storage: DTypeLike = np.float64,
         lazy: bool = True,
         minimize: bool = False,
@@ -85,6 +86,8 @@ class BoxOptimizer(Optimizer):
     ) -> None:
         if prepared is not None:
             raise InvalidParameterError("prepared", prepared, "left out for a box")
+        if failures != DROP:
+            raise InvalidParameterError("failures", failures, "left out, or 'drop', for a box")
         if costs is not None:
             raise InvalidParameterError("costs", costs, "left out for a box")
         if prior:

@@ -44,7 +44,10 @@ def tune(searchspace: Searchspace, runner: Any, tuning_options: Any) -> list[dic
     rows = [dict(zip(searchspace.param_names, values, strict=True)) for values in configurations]
     features, names = parameter_features(rows)
     budget = _budget(given, len(configurations))
-    run = Optimizer(Pool(features, names=names), policy, seed, budget=budget, repeats="forbid", minimize=True)
+    run = Optimizer(
+        Pool(features, names=names), policy, seed, budget=budget, repeats="forbid", minimize=True,
+        max_failures=1,  # what does not compile will not compile the next time
+    )  # fmt: skip
     cost = CostFunc(searchspace, tuning_options, runner, snap=False)
     try:
         if "x0" in given:

@@ -1,4 +1,4 @@
-"""Recognise a plateau, and a scale of the rewards that is spent on it (theory §8.12).
+"""Recognise a plateau, and a scale of the rewards that is spent on it (theory §8.13).
 
 Thousands of candidates may be nearly equal and good: one algorithm whose settings make no difference. A run
 that finds them measures ever more of them. A scale by rank, or one that bends to the rewards, then

@@ -50,7 +50,7 @@ class StudyRun:
     ) -> None:
         self.space = Space(search_space, pool_size, seed)
         pool = Pool(self.space.features(), names=list(self.space.axes))
-        self.optimizer = Optimizer(pool, policy, seed, minimize=minimize)
+        self.optimizer = Optimizer(pool, policy, seed, minimize=minimize, max_failures=1)
         self._by_improvement = policy is None
         self._violation: Optimizer | None = (
             None  # the largest constraint value of each candidate, once there is one

@@ -8,15 +8,16 @@ from numpy.typing import ArrayLike
 
 from manyarms.errors import InvalidParameterError
 from manyarms.support.threads import threads_for
-from manyarms.support.validation import count
+from manyarms.support.validation import Floats, count
 
 if TYPE_CHECKING:
     from manyarms.run.explanation import Explanation
+    from manyarms.run.failing import FailureReport
     from manyarms.run.further_gain import ExpectedGain
 
 
 class Advice:
-    """The methods `expected_gain` and `explain` of a run. They change nothing."""
+    """The methods `expected_gain`, `failures`, `success` and `explain` of a run. They change nothing."""
 
     def expected_gain(self, n: int | None = None, *, eligible: ArrayLike | None = None) -> ExpectedGain:
         """How much n further measurements are expected to improve the best arm found.
@@ -35,6 +36,25 @@ class Advice:
         state = run._looked_ahead()
         with threads_for(run.pool.n_arms):
             return expected_gain(run.context, state, n, eligible)
+
+    def failures(self) -> FailureReport:
+        """What failed trials say: are failures random or not, and may an arm that failed be tried again?"""
+        from manyarms.run.failing import failure_report, success_model
+
+        run: Any = self
+        state = run._looked_ahead()
+        return failure_report(run.context, state, success_model(run.context, state))
+
+    def success(self, arms: ArrayLike) -> Floats:
+        """The predicted probability that a trial of each of these arms succeeds; 1 while none has failed.
+
+        arms: indices or ids; whole numbers are always indices.
+        """
+        from manyarms.run.failing import predicted_success, success_model
+
+        run: Any = self
+        known, state = run.pool.arms_of(arms), run._looked_ahead()
+        return predicted_success(run.context, success_model(run.context, state), known)
 
     def explain(self, arms: ArrayLike, neighbours: int = 3) -> list[Explanation]:
         """Why these arms: predictions, the measured arms most like each, and what its columns contribute.

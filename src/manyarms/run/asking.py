@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from manyarms.choice.exploration import WithExploration
 from manyarms.choice.final_batch import FinalBatch
+from manyarms.choice.highest import BoundRule
 from manyarms.choice.scouts import WithScouts
 from manyarms.choice.selection import (
+    AGAIN,
     INITIAL_DESIGN,
     NO_ARM_LEFT,
     REQUESTED,
@@ -39,6 +41,9 @@ from manyarms.run.state import RunState
 from manyarms.run.trace import Batch, read_only, unanswered
 from manyarms.support.frozen import changed
 from manyarms.support.validation import count, positive
+
+if TYPE_CHECKING:
+    from manyarms.choice.success import PlacedSuccess
 
 COST_LIMIT = "cost limit"  # why a batch ended that the money did not suffice to continue
 
@@ -69,7 +74,7 @@ class BatchRequest:
             state.history,
             state.tickets,
             repeats=context.repeats,
-            max_failures=context.max_failures,
+            max_failures=_failures_allowed(context, state),
             eligible=self.eligible,
             size=self.size,
             structure=self.structure,
@@ -170,9 +175,9 @@ def asked(context: RunContext, state: RunState, wanted: BatchRequest) -> tuple[R
     started = time.perf_counter()
     state = _with_design(context, with_feedback(context, state), wanted.limit if wanted.exactly else None)
     state = with_elimination(context, state, wanted.exactly)
-    width = state.belief.width()
-    wanted = _in_one_group(context, state, wanted, width)
-    filled = _filled(context, state, wanted, width)
+    width, success = state.belief.width(), _placed_success(context, state)
+    wanted = _in_one_group(context, state, wanted, _bound_rule(state, width, success))
+    filled = _again_named(state, _filled(context, state, wanted, width, success))
     if filled.ended_because == NO_ARM_LEFT and wanted.eligibility.ended_by_costs(filled.arms):
         filled = replace(filled, ended_because=COST_LIMIT)
     if wanted.structure.limits and len(filled.arms) < wanted.size:
@@ -183,7 +188,52 @@ def asked(context: RunContext, state: RunState, wanted: BatchRequest) -> tuple[R
     return handed_out(context, state, filled, width, started)
 
 
-def _in_one_group(context: RunContext, state: RunState, wanted: BatchRequest, width: float) -> BatchRequest:
+def _failures_allowed(context: RunContext, state: RunState) -> int | None:
+    """After how many failures an arm is not offered again; None: it always may be."""
+    if not state.tickets.failures:
+        return None
+    from manyarms.run.failing import failures_allowed  # imported when it is needed
+
+    return failures_allowed(context, state.history, state.tickets)
+
+
+def _placed_success(context: RunContext, state: RunState) -> PlacedSuccess | None:
+    """The probability of success of all arms, if failures depend on the features."""
+    if not state.tickets.failures or not state.belief.state.pulls:
+        return None
+    from manyarms.choice.success import PlacedSuccess  # imported when it is needed
+    from manyarms.run.failing import success_model
+
+    model = success_model(context, state)
+    if model is None or not model.depends:
+        return None
+    return PlacedSuccess(model, context.encoded_pool, state.belief.state.over_pool.shards)
+
+
+def _bound_rule(state: RunState, width: float, success: PlacedSuccess | None) -> BoundRule:
+    """The bounds by which groups of arms are compared."""
+    if success is None:
+        return BoundRule(width)
+    from manyarms.choice.success import ValueWithSuccess
+
+    return BoundRule(width, gain=ValueWithSuccess.under(state.belief.posterior, success).gain)
+
+
+def _again_named(state: RunState, filled: FilledBatch) -> FilledBatch:
+    """The batch, saying of arms that failed before and are offered again that they are."""
+    failed = state.tickets.failures
+    if not failed:
+        return filled
+    why = [
+        reason + AGAIN if arm in failed else reason
+        for arm, reason in zip(filled.arms, filled.why, strict=True)
+    ]
+    return replace(filled, why=why)
+
+
+def _in_one_group(
+    context: RunContext, state: RunState, wanted: BatchRequest, rule: BoundRule
+) -> BatchRequest:
     """The request among the arms of one group, if all arms of the batch must belong to the same one."""
     same = wanted.structure.same
     if same is None:
@@ -195,7 +245,7 @@ def _in_one_group(context: RunContext, state: RunState, wanted: BatchRequest, wi
     if state.belief.state.pulls:
         size = wanted.limit if wanted.exactly else min(wanted.limit or TYPICAL_SIZE, TYPICAL_SIZE)
         assert size is not None
-        group = best_group(wanted.groups, within, state.belief.state.over_pool, width, size)
+        group = best_group(wanted.groups, within, state.belief.state.over_pool, rule, size)
     else:
         design = np.array(_left_of_design(state, wanted.eligibility.others), dtype=np.int64)
         group = group_of_most(wanted.groups, same, design)
@@ -241,7 +291,9 @@ def handed_out(
     )  # fmt: skip
 
 
-def _filled(context: RunContext, state: RunState, wanted: BatchRequest, width: float) -> FilledBatch:
+def _filled(
+    context: RunContext, state: RunState, wanted: BatchRequest, width: float, success: PlacedSuccess | None
+) -> FilledBatch:
     belief, allowed = state.belief, wanted.eligibility
     posterior = belief.posterior
     overlay = Hallucination(posterior)
@@ -261,6 +313,7 @@ def _filled(context: RunContext, state: RunState, wanted: BatchRequest, width: f
         prior=belief.prior,
         elimination=state.elimination,
         costs=context.costs,
+        success=success,
     )
     size = wanted.limit - len(allowed.first) if wanted.exactly and wanted.limit is not None else None
     rule = _selection_rule(context, state, allowed.others, size, wanted)

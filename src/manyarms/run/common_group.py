@@ -40,10 +40,10 @@ def groups_with(same: Groups, allowed: Allowance, within: EligibilityIn, size: i
 
 
 def best_group(
-    groups: Sequence[int], within: EligibilityIn, over_pool: OverPool, width: float, size: int
+    groups: Sequence[int], within: EligibilityIn, over_pool: OverPool, rule: BoundRule, size: int
 ) -> int:
-    """The group whose arms have the highest upper bounds, on average over as many as the batch has."""
-    rule, none = BoundRule(width), np.empty(0, dtype=np.int64)
+    """The group whose arms have the highest bounds by this rule, on average over as many as the batch has."""
+    none = np.empty(0, dtype=np.int64)
 
     def average(group: int) -> float:
         found = highest(over_pool, rule, within(group).allowance, none, size)

@@ -54,6 +54,7 @@ class CompactState:
     certificate: dict[str, Any] | None = None  # in the user's units, as of the feedback of this state
     outlook: dict[str, Any] | None = None  # what the last batch was expected to add, in the user's units
     warnings: tuple[str, ...] = ()  # about the table, as of the last ask
+    failures: dict[str, Any] | None = None  # what was concluded from failures, as of the last ask
 
     @classmethod
     def of(cls, context: RunContext, state: RunState) -> CompactState:
@@ -175,6 +176,7 @@ class CompactState:
                 "certificate": self.certificate,
                 "outlook": self.outlook,
                 "warnings": list(self.warnings),
+                **({} if self.failures is None else {"failures": self.failures}),
                 **{name: getattr(self, name) for name in _COUNTERS},
             },
         )
@@ -210,6 +212,7 @@ class CompactState:
             certificate=plain.get("certificate"),
             outlook=plain.get("outlook"),
             warnings=tuple(plain.get("warnings", ())),
+            failures=plain.get("failures"),
             **{name: plain[name] for name in _COUNTERS},
         )
 

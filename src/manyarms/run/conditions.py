@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from manyarms.choice.selection import EpsilonGreedy
 from manyarms.policies import Policy, Sparse
-from manyarms.run.context import RunContext
+from manyarms.run.context import LEARN, RunContext
 from manyarms.run.state import RunState
 from manyarms.sketch.inducing import IncrementalLeverage, LeverageScores, theoretical_oversampling
 
@@ -38,6 +38,8 @@ def conditions_of(context: RunContext, state: RunState, *, proved: bool) -> tupl
     found = [*_of_the_bounds(state), _width(state.belief.policy), _repeats(context)]
     if context.costs is not None:
         found.append(Condition("costs neither limit nor guide the choice of arms", FAILS, RATE))
+    if context.failures == LEARN and state.tickets.failures:
+        found.append(Condition("failures do not guide the choice of arms", FAILS, RATE))
     if 0 < state.n_batches == len(state.trace.batches):  # the trace is complete
         requested = sum(record.ended_because == REQUESTED_SIZE for record in state.trace.batches)
         found.append(batches_condition(requested))

@@ -25,7 +25,10 @@ from manyarms.sketch.inducing import AllPulled
 from manyarms.support.random_streams import RandomStreams
 from manyarms.support.validation import count
 
-SETTINGS = ("seed", "budget", "repeats", "max_failures", "storage", "lazy", "minimize")
+SETTINGS = ("seed", "budget", "repeats", "failures", "max_failures", "storage", "lazy", "minimize")
+LEARN, DROP = "learn", "drop"  # what is done with failures
+AUTOMATIC = "auto"
+MOST_FAILURES = 3  # of an arm that may be offered again because failures look random
 
 
 @dataclass(frozen=True)
@@ -41,11 +44,12 @@ class RunContext:
     seed: int
     budget: int | None
     repeats: str | int
-    max_failures: int | None
+    max_failures: int | str | None
     storage: DTypeLike
     lazy: bool
     minimize: bool
     prepared: Prepared | None
+    failures: str = DROP
     engine: Engine = DEFAULT
     costs: ArmCosts | None = None
     prior: tuple[PriorResults, ...] = ()
@@ -59,7 +63,8 @@ class RunContext:
         *,
         budget: int | None = None,
         repeats: str | int | None = None,
-        max_failures: int | None = 1,
+        failures: str = DROP,
+        max_failures: int | str | None = AUTOMATIC,
         storage: DTypeLike = AUTO,
         lazy: bool = True,
         minimize: bool = False,
@@ -90,7 +95,8 @@ class RunContext:
             seed=RandomStreams(seed).seed,
             budget=checked_budget(policy, budget),
             repeats=repeats_setting(repeats),
-            max_failures=None if max_failures is None else count("max_failures", max_failures),
+            failures=checked_failures(failures),
+            max_failures=checked_max_failures(max_failures),
             storage=storage,
             lazy=lazy,
             minimize=minimize,
@@ -174,6 +180,23 @@ def checked_budget(policy: Policy, budget: int | None) -> int | None:
         rule = f"at most {policy.horizon}, the horizon that BPE plans its batches for"
         raise InvalidParameterError("budget", budget, rule)
     return budget
+
+
+def checked_failures(failures: Any) -> str:
+    """The checked setting: "learn" or "drop"."""
+    if failures not in (LEARN, DROP):
+        raise InvalidParameterError("failures", failures, "'learn' or 'drop'")
+    return str(failures)
+
+
+def checked_max_failures(given: Any) -> int | str | None:
+    """The checked setting: a number, None for no limit, or "auto"."""
+    if isinstance(given, str):
+        if given != AUTOMATIC:
+            rule = "'auto', None, or the number of failures after which an arm is not offered again"
+            raise InvalidParameterError("max_failures", given, rule)
+        return given
+    return None if given is None else count("max_failures", given)
 
 
 def _checked_costs(costs: Costs | None, pool: Pool, policy: Policy) -> ArmCosts | None:

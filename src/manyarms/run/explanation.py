@@ -19,6 +19,7 @@ from manyarms.run.belief import Belief
 from manyarms.run.column_effects import ColumnEffect, column_effects
 from manyarms.run.columns import columns_of
 from manyarms.run.context import RunContext
+from manyarms.run.failing import predicted_success, success_model
 from manyarms.run.reward_scale import RewardScale
 from manyarms.run.state import RunState
 from manyarms.support.threads import threads_for
@@ -46,6 +47,9 @@ class Explanation:
     lower, upper: the ends of the 90 % prediction interval of a new measurement, noise included.
     why: what chose the arm when it was last handed out (`Batch.why`); None if it never was.
     pulls, average: its own results; the average is None without any.
+    failures: how often its trials have failed.
+    success: the predicted probability that a trial of it succeeds; None as long as no trial has failed, and
+        where failures are not learned from.
     best: the id of the best arm found, which columns are compared with; None without results.
     neighbours: the measured arms with the highest correlation, without the arm itself.
     columns: the columns that change the prediction, those first that speak most for the arm. There are none
@@ -64,6 +68,8 @@ class Explanation:
     best: Any
     neighbours: tuple[Neighbour, ...]
     columns: tuple[ColumnEffect, ...]
+    failures: int = 0
+    success: float | None = None
 
 
 def explained(
@@ -91,6 +97,8 @@ def explained(
             if columns:
                 effects = column_effects(context, state.belief, known, columns, arms, measured.best)
         predictions = _predictions(context, state.belief, arms)
+        model = success_model(context, state)
+        success = [None] * len(arms) if model is None else predicted_success(context, model, arms).tolist()
     return [
         Explanation(
             arm=arm,
@@ -101,6 +109,8 @@ def explained(
             best=None if measured is None else context.pool.id_of(measured.best),
             neighbours=near[place],
             columns=effects[place],
+            failures=state.tickets.failures.get(arm, 0),
+            success=success[place],
             **predictions[place],
         )
         for place, arm in enumerate(arms.tolist())

@@ -33,7 +33,7 @@ from manyarms.run import asking, telling
 from manyarms.run.advice import Advice
 from manyarms.run.batch_structure import BatchStructure
 from manyarms.run.best import Best
-from manyarms.run.context import RunContext, checked_budget
+from manyarms.run.context import AUTOMATIC, LEARN, RunContext, checked_budget
 from manyarms.run.domains import Domain, OnDomains
 from manyarms.run.feedback import with_feedback, with_oversampling
 from manyarms.run.frames import Frames
@@ -65,7 +65,10 @@ class Optimizer(OnDomains, Frames, Advice, Spending):
         is a final batch, if the policy chooses by upper bounds with the automatic width.
     repeats: "allow", "forbid", the largest number of pulls of one arm, or "fresh", which offers an arm again
         only after all have been tried. The default is "fresh" if the model is learned, otherwise "allow".
+    failures: "learn" or "drop", see docs/failures.md. "learn" offers arms that failed again if failures look
+        random, and avoids arms that are unlikely to succeed if failures depend on the features.
     max_failures: the number of failed pulls after which an arm is not offered again; None for no limit.
+        "auto" decides by the outcomes so far, and allows at most three; with "drop" it is one.
     storage: the type of the stored columns, "float64" or "float32", which halves memory and time. By default,
         "float32" for 200 000 arms or more with at least three features, if the posterior is a sketch. Columns
         are "float64" in any case while the noise variance is below 1e-5 of the prior variance.
@@ -89,7 +92,8 @@ class Optimizer(OnDomains, Frames, Advice, Spending):
         *,
         budget: int | None = None,
         repeats: str | int | None = None,
-        max_failures: int | None = 1,
+        failures: str = LEARN,
+        max_failures: int | str | None = AUTOMATIC,
         storage: DTypeLike = AUTO,
         lazy: bool = True,
         minimize: bool = False,
@@ -99,8 +103,9 @@ class Optimizer(OnDomains, Frames, Advice, Spending):
         prior: PriorResults | Sequence[PriorResults] = (),
     ) -> None:
         context = RunContext.checked(
-            pool, policy, seed, budget=budget, repeats=repeats, max_failures=max_failures, storage=storage,
-            lazy=lazy, minimize=minimize, prepared=prepared, engine=engine, costs=costs, prior=prior,
+            pool, policy, seed, budget=budget, repeats=repeats, failures=failures, max_failures=max_failures,
+            storage=storage, lazy=lazy, minimize=minimize, prepared=prepared, engine=engine, costs=costs,
+            prior=prior,
         )  # fmt: skip
         self._move(context, RunState.initial(context))
 
@@ -262,8 +267,8 @@ class Optimizer(OnDomains, Frames, Advice, Spending):
         return self._context.repeats
 
     @property
-    def max_failures(self) -> int | None:
-        """The number of failed pulls after which an arm is not offered again."""
+    def max_failures(self) -> int | str | None:
+        """The number of failed pulls after which an arm is not offered again, as it was given."""
         return self._context.max_failures
 
     @property

@@ -25,6 +25,7 @@ class Batch:
     "random start" (uniformly at random, before there are results), "initial design", "upper bound",
     "exploration", "final batch", "Thompson draw", "highest mean", "highest variance" (the initialisation of
     GP-BUCB), "gain per cost", or "requested" (the size asked for needs every arm that has not been tried).
+    Of an arm that failed before, the reason ends with ", again after a failure".
     `costs` holds what each pull costs, in a run with costs.
     """
 

@@ -93,7 +93,9 @@ class ManyArmsSearchCV(BaseSearchCV):
             return
         features, names = parameter_features(candidates)
         seed = int(random.randint(2**31))
-        run = Optimizer(Pool(features, names=names), self.policy, seed, budget=budget, repeats="forbid")
+        run = Optimizer(
+            Pool(features, names=names), self.policy, seed, budget=budget, repeats="forbid", max_failures=1
+        )
         self._search(run, budget, candidates, evaluate_candidates)
         self.optimizer_ = run
 

@@ -39,6 +39,9 @@
     const shown = [element("p", `Predicted ${figure(found.mean)} ± ${figure(found.std)}${range}.`)];
     if (found.measurements)
       shown.push(element("p", `Measured: average ${figure(found.average)} of ${found.measurements}.`));
+    if (found.failures) shown.push(element("p", `Failed ${found.failures === 1 ? "once" : `${found.failures} times`}.`));
+    if (found.success !== null)
+      shown.push(element("p", `Predicted probability that a trial succeeds: ${found.success.toFixed(2)}.`));
     if (found.reason) shown.push(element("p", `Chosen by: ${found.reason}.`));
     if (found.neighbours.length) {
       const rows = found.neighbours.map((each) => [each.id, each.correlation.toFixed(3), figure(each.average)]);
