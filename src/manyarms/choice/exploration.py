@@ -56,21 +56,44 @@ def plausible_maximizers(context: BatchContext, most: int) -> Ints:
 
     These are the allowed arms whose upper bound reaches the highest lower bound, at most a tenth of them.
     """
+    n_open = context.allowed.n_open
+    if not n_open:
+        return np.empty(0, dtype=np.int64)
+    ask = _asker(context, math.inf)
+    found = ask(_extremes)
+    bar = max(max(part[0] for part in found), _nth_highest(ask, found, math.ceil(AMONG * n_open)))
+    return _joined(ask(_drawn, bar, most), most)
+
+
+def random_below(context: BatchContext, ceiling: float, most: int) -> Ints:
+    """At most so many random arms whose mean is below the ceiling, of the tenth with the highest bounds.
+
+    The tenth is of the allowed arms below the ceiling; the order is random too (theory §8.14).
+    """
+    ask = _asker(context, ceiling)
+    n_below = sum(ask(_number))
+    if not n_below:
+        return np.empty(0, dtype=np.int64)
+    bar = _nth_highest(ask, ask(_extremes), math.ceil(AMONG * n_below))
+    return _joined(ask(_drawn, bar, most), most)
+
+
+def _asker(context: BatchContext, ceiling: float) -> Callable[..., list[Any]]:
+    """What puts a question about the allowed arms with a mean below the ceiling to all shards."""
     over_pool, overlay = context.posterior.state.over_pool, context.overlay
     pulls = overlay.message() if overlay.pulls else None
     key = int(context.stream("exploration").integers(2**63))
-    question = _Question(context.width, pulls, key, next(_NUMBERS))
+    question = _Question(context.width, pulls, key, next(_NUMBERS), ceiling)
     may = [context.allowed.within(*ends) for ends in over_pool.ranges]
 
     def ask(function: Callable[..., Any], *args: Any) -> list[Any]:
         return over_pool.map_each(function, [(question, part, *args) for part in may])
 
-    n_open = context.allowed.n_open
-    if not n_open:
-        return np.empty(0, dtype=np.int64)
-    found = ask(_extremes)
-    bar = max(max(part[0] for part in found), _nth_highest(ask, found, math.ceil(AMONG * n_open)))
-    parts = ask(_drawn, bar, most)
+    return ask
+
+
+def _joined(parts: list[tuple[Any, Ints]], most: int) -> Ints:
+    """The arms that all shards found with the smallest names."""
     names, arms = (np.concatenate([part[i] for part in parts]) for i in (0, 1))
     return np.asarray(arms[np.lexsort((arms, names))][:most])
 
@@ -101,13 +124,15 @@ def _nth_highest(ask: Callable[..., list[Any]], extremes: list[Any], n: int) -> 
 class _Question:
     """What the shards are told: the width, pulls without a result, and a key for random names.
 
-    `number` tells questions of one process apart: shards may receive a copy for each call.
+    `number` tells questions of one process apart: shards may receive a copy for each call. The question is
+    about arms with a mean below the `ceiling` alone.
     """
 
     width: float
     pulls: Hallucinated | None
     key: int
     number: int
+    ceiling: float = math.inf
 
 
 def _bounds(
@@ -119,13 +144,26 @@ def _bounds(
         leverage = version.leverage
         if question.pulls is not None:
             leverage = reduced_leverage(shard, version, question.pulls)
-        places = None if may.all_open else np.flatnonzero(may.flags(shard.n_arms))
+        places = _places(shard, version, question, may)
         mean = version.values.mean if places is None else version.values.mean[places]
         reach = question.width * np.sqrt(leverage if places is None else leverage[places])
         lower = mean - reach
         kept = version.notes["exploration"] = question.number, (places, lower, np.add(mean, reach, out=reach))
     found: tuple[Ints | None, Floats, Floats] = kept[1]
     return found
+
+
+def _places(shard: Shard, version: Version, question: _Question, may: OpenArms) -> Ints | None:
+    """The places of the arms that the question is about (None: all)."""
+    if math.isinf(question.ceiling):
+        return None if may.all_open else np.flatnonzero(may.flags(shard.n_arms))
+    below = version.values.mean < question.ceiling
+    return np.flatnonzero(below if may.all_open else below & may.flags(shard.n_arms))
+
+
+def _number(shard: Shard, version: Version, question: _Question, may: OpenArms) -> int:
+    """The number of arms that the question is about."""
+    return len(_bounds(shard, version, question, may)[1])
 
 
 def _extremes(

@@ -395,9 +395,12 @@ class StartWith:
     why: str  # the reason recorded for `arms`
 
     def fill(self, context: BatchContext) -> FilledBatch:
-        """Hallucinate the pulls of the given arms, then let the other rule fill the batch."""
+        """Hallucinate the pulls of the given arms, then let the other rule fill what is left of the batch."""
         assert context.limit is not None, "only batches of a given size start with given arms"
         first = context.allowed.take_possible(self.arms)
+        if len(first) == context.limit:
+            ratio, why = _ratio_after(context, first), [self.why] * len(first)
+            return FilledBatch(first, "size asked for", ratio, why)
         for arm in first:
             context.overlay.pull(arm)
         more = self.rest.fill(replace(context, limit=context.limit - len(first)))

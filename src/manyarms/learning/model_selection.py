@@ -22,6 +22,7 @@ from manyarms.learning.map_fit import NOISE_BOUNDS, Fit, HyperPrior, fit, second
 from manyarms.learning.marginal_likelihood import Observations
 from manyarms.learning.old_family import WithOldResults, with_old, without_old
 from manyarms.learning.parameter_uncertainty import std_factor
+from manyarms.learning.plateau import without_spent
 from manyarms.learning.prepared_pool import Prepared
 from manyarms.learning.reward_transforms import Targets
 from manyarms.learning.way_search import other_ways
@@ -44,7 +45,7 @@ class Selected:
 def select(prepared: Prepared, scales: Sequence[Targets], rng: np.random.Generator) -> Selected:
     """The best fit to these results, which `scales` holds under one or more transforms."""
     least = NOISE_BOUNDS[0] if prepared.least_noise is None else prepared.least_noise
-    scales = [replace(scale, noise_floor=max(scale.noise_floor, least)) for scale in scales]
+    scales = [replace(scale, noise_floor=max(scale.noise_floor, least)) for scale in without_spent(scales)]
     targets, first = scales[0], prepared.families[0]
     chosen = _chosen(prepared, targets, first, first.typical, rng, COMPARISON_ARMS)
     features = prepared.pool.take(targets.arms[chosen])

@@ -12,6 +12,7 @@ import numpy as np
 from manyarms.choice.exploration import WithExploration
 from manyarms.choice.final_batch import FinalBatch
 from manyarms.choice.highest import BoundRule
+from manyarms.choice.scouts import WithScouts
 from manyarms.choice.selection import (
     AGAIN,
     INITIAL_DESIGN,
@@ -341,7 +342,7 @@ def _selection_rule(
 
         rule = BestPerCost()
     elif isinstance(rule, UpperBounds) and context.uses_practical_width:
-        rule = FinalBatch(rule) if final else WithExploration(rule)
+        rule = FinalBatch(rule) if final else WithScouts(WithExploration(rule))
     if not left:
         return rule
     if size is None or size <= len(left):

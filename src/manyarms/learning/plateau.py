@@ -1,0 +1,78 @@
+"""Recognise a plateau, and a scale of the rewards that is spent on it (theory §8.13).
+
+Thousands of candidates may be nearly equal and good: one algorithm whose settings make no difference. A run
+that finds them measures ever more of them. A scale by rank, or one that bends to the rewards, then
+stretches their small differences over half of its range. Evidence approves, because a density is high where
+rewards are dense; but no model explains these differences, so they become its noise, and under that noise
+whatever else distinguishes the candidates is hidden. The better ones elsewhere are never found. So a scale
+under which the results on a plateau are spread out is not compared with the others.
+
+Results that equal the best one do not count: rewards may be capped, and then there is nothing better to
+find.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyarms.learning.reward_transforms import Standardised, Targets
+from manyarms.support.validation import Floats
+
+ALIKE = 0.05  # of the results' standard deviation: a difference from the next arm that does not matter
+WIDTH = 0.06  # of a plateau in the rewards' own units, in their standard deviations
+SHARE = 1 / 3  # of the results, from which on those that are alike are a plateau
+AROUND = 0.25  # results within another width of a plateau on either side, as a share of those on it
+SPREAD_OUT = 0.4  # their standard deviation on a scale that is spent on them
+
+
+def is_plateau(results: Floats, level: float) -> bool:
+    """Whether at least a third of the results are about as good as this, and are not equal to the best."""
+    near = np.abs(results - level) <= ALIKE * results.std()
+    return bool((near & (results < results.max())).mean() >= SHARE)
+
+
+def has_plateau(results: Floats) -> bool:
+    """Whether there is a level for which `is_plateau` is true."""
+    _, number = _most_alike(results, 2.0 * ALIKE)
+    return number >= SHARE * len(results)
+
+
+def without_spent(scales: Sequence[Targets]) -> list[Targets]:
+    """The scales of the same rewards that are not spent on a plateau; all if none keeps their distances."""
+    plain = [scale.means for scale in scales if isinstance(scale.transform, Standardised)]
+    alike = _upper_plateau(plain[0]) if plain else None
+    if alike is None:
+        return list(scales)
+    return [scale for scale in scales if scale.means[alike].std() < SPREAD_OUT]
+
+
+def _upper_plateau(results: Floats) -> NDArray[Any] | None:
+    """Which results are alike, if at least a third are, few are nearly so, and more are worse than better.
+
+    Without the second condition every long tail of bad results would make a plateau of all good ones.
+    """
+    low, number = _most_alike(results, WIDTH)
+    width = WIDTH * float(results.std())
+    high = low + width
+    if number < SHARE * len(results) or (results > high).sum() >= (results < low).sum():
+        return None
+    if (results >= low - width).sum() - (results > high + width).sum() > (1.0 + AROUND) * number:
+        return None
+    return np.asarray((results >= low) & (results <= high) & (results < results.max()))
+
+
+def _most_alike(results: Floats, width: float) -> tuple[float, int]:
+    """The lower end of the interval so many standard deviations wide that holds most results, and how many.
+
+    Results that equal the best one are left out.
+    """
+    order = np.sort(results[results < results.max()])
+    if not len(order):
+        return 0.0, 0
+    numbers = np.searchsorted(order, order + width * results.std(), "right") - np.arange(len(order))
+    first = int(numbers.argmax())
+    return float(order[first]), int(numbers[first])
