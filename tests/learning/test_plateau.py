@@ -55,11 +55,20 @@ def test_ranks_of_a_plateau_are_not_compared_whether_or_not_something_better_is_
         np.minimum(ORDINARY, 0.2),  # capped: there is nothing better
         np.maximum(ORDINARY, 0.2),
         np.round(ORDINARY),
+        np.append(ORDINARY, -1e6),
+        np.append(ORDINARY, [-1e6, -3e5]),
+        np.append(ORDINARY, np.full(25, -1000.0)),  # one value for whatever went wrong
     ],
 )
 def test_other_results_are_compared_on_all_scales(results):
     given = scales(results)
     assert without_spent(given) == given
+
+
+@pytest.mark.parametrize("bad", [[-1e6], [-1e6, -3e5], [-1000.0] * 25])
+def test_much_worse_results_do_not_make_all_others_a_plateau(bad):
+    results = np.append(ORDINARY, bad)
+    assert not any(is_plateau(results, level) for level in ORDINARY)
 
 
 def test_a_scale_that_was_asked_for_is_used():

@@ -114,15 +114,16 @@ def test_results_are_saved_if_the_service_stays_away(tmp_path: Path, monkeypatch
     campaign_in(tmp_path)
     monkeypatch.chdir(tmp_path)
     service = Service(tmp_path)
-    stop = tmp_path / "stop"
+    stop, started = tmp_path / "stop", tmp_path / "started"
     waits = (
         f'"{sys.executable}" -c "import pathlib, time; p = pathlib.Path({str(stop)!r})\n'
+        f"pathlib.Path({str(started)!r}).touch()\n"
         'while not p.exists(): time.sleep(0.05)\nprint(4)"'
     )
     command = [*COMMAND, "work", f"{service.address}/screen", "--command", waits, "--patience", "0"]
     worker = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     with Campaign(tmp_path / "screen.db") as campaign:
-        wait_until(lambda: campaign.open_tickets() != [])
+        wait_until(started.exists)  # the ticket was handed out before, but its worker may not know it yet
         service.kill()
         stop.touch()
         _, said = worker.communicate(timeout=60)

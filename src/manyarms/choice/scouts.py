@@ -19,10 +19,10 @@ import numpy as np
 from manyarms.choice.exploration import SPARE, random_below
 from manyarms.choice.highest import BoundRule, peak
 from manyarms.choice.selection import EXPLORATION, BatchContext, FilledBatch, SelectionRule, StartWith
-from manyarms.learning.plateau import has_plateau, is_plateau
+from manyarms.learning.plateau import has_plateau, is_plateau, spread
 
 SHARE = 0.5  # of a batch
-CLEARLY = 0.2  # standard deviations of the results by which an arm is clearly worse
+CLEARLY = 0.25  # standard deviations of the results (without their extremes) by which an arm is clearly worse
 
 
 @dataclass(frozen=True)
@@ -53,4 +53,4 @@ def below_plateau(context: BatchContext) -> float | None:
     if top.arm < 0:
         return None
     level = float(state.at(np.array([top.arm])).mean[0])
-    return level - CLEARLY * float(results.std()) if is_plateau(results, level) else None
+    return level - CLEARLY * spread(results) if is_plateau(results, level) else None

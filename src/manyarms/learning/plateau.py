@@ -8,7 +8,8 @@ whatever else distinguishes the candidates is hidden. The better ones elsewhere 
 under which the results on a plateau are spread out is not compared with the others.
 
 Results that equal the best one do not count: rewards may be capped, and then there is nothing better to
-find.
+find. Nor do outliers make a plateau of all others, whose differences are then small in comparison: lengths
+are measured in standard deviations without the extremes, and the worse results must differ among themselves.
 """
 
 from __future__ import annotations
@@ -22,22 +23,33 @@ from numpy.typing import NDArray
 from manyarms.learning.reward_transforms import Standardised, Targets
 from manyarms.support.validation import Floats
 
-ALIKE = 0.05  # of the results' standard deviation: a difference from the next arm that does not matter
-WIDTH = 0.06  # of a plateau in the rewards' own units, in their standard deviations
+EXTREMES = 0.1  # of the results at either end do not count in the standard deviation
+ALIKE = 0.06  # of that standard deviation: a difference from the next arm that does not matter
+WIDTH = 0.07  # of a plateau in the rewards' own units, in the same standard deviations
 SHARE = 1 / 3  # of the results, from which on those that are alike are a plateau
 AROUND = 0.25  # results within another width of a plateau on either side, as a share of those on it
 SPREAD_OUT = 0.4  # their standard deviation on a scale that is spent on them
+VARIED = 0.1  # standard deviation of the worse results as a share of their distance from the plateau
+
+
+def spread(results: Floats) -> float:
+    """The standard deviation of the results, with a tenth at either end moved to the quantile there."""
+    return float(np.clip(results, *np.quantile(results, [EXTREMES, 1.0 - EXTREMES])).std())
 
 
 def is_plateau(results: Floats, level: float) -> bool:
     """Whether at least a third of the results are about as good as this, and are not equal to the best."""
-    near = np.abs(results - level) <= ALIKE * results.std()
-    return bool((near & (results < results.max())).mean() >= SHARE)
+    reach = ALIKE * spread(results)
+    near = np.abs(results - level) <= reach
+    many = (near & (results < results.max())).mean() >= SHARE
+    return bool(many and _vary(results[results < level - reach], level))
 
 
 def has_plateau(results: Floats) -> bool:
-    """Whether there is a level for which `is_plateau` is true."""
-    _, number = _most_alike(results, 2.0 * ALIKE)
+    """Whether there may be a level for which `is_plateau` is true."""
+    if not len(results):
+        return False
+    _, number = _most_alike(results, 2.0 * ALIKE * spread(results))
     return number >= SHARE * len(results)
 
 
@@ -55,24 +67,32 @@ def _upper_plateau(results: Floats) -> NDArray[Any] | None:
 
     Without the second condition every long tail of bad results would make a plateau of all good ones.
     """
-    low, number = _most_alike(results, WIDTH)
-    width = WIDTH * float(results.std())
+    width = WIDTH * spread(results)
+    low, number = _most_alike(results, width)
     high = low + width
-    if number < SHARE * len(results) or (results > high).sum() >= (results < low).sum():
+    below = results < low
+    if number < SHARE * len(results) or (results > high).sum() >= below.sum():
+        return None
+    if not _vary(results[below], low):
         return None
     if (results >= low - width).sum() - (results > high + width).sum() > (1.0 + AROUND) * number:
         return None
     return np.asarray((results >= low) & (results <= high) & (results < results.max()))
 
 
+def _vary(worse: Floats, level: float) -> bool:
+    """Whether worse results differ among themselves, unlike one penalty for everything that went wrong."""
+    return len(worse) > 1 and bool(worse.std() >= VARIED * (level - worse).mean())
+
+
 def _most_alike(results: Floats, width: float) -> tuple[float, int]:
-    """The lower end of the interval so many standard deviations wide that holds most results, and how many.
+    """The lower end of the interval of this width that holds most results, and how many it holds.
 
     Results that equal the best one are left out.
     """
     order = np.sort(results[results < results.max()])
     if not len(order):
         return 0.0, 0
-    numbers = np.searchsorted(order, order + width * results.std(), "right") - np.arange(len(order))
+    numbers = np.searchsorted(order, order + width, "right") - np.arange(len(order))
     first = int(numbers.argmax())
     return float(order[first]), int(numbers[first])
