@@ -83,6 +83,15 @@ def test_status_says_what_failures_look_like(tmp_path):
     assert (plain["failed"], plain["trials"], plain["depends"]) == (5, 20, False)
 
 
+def test_a_column_of_failures_in_other_letters_is_one(tmp_path):
+    with made(tmp_path, **KINDS["learned"]) as campaign:
+        first, second = campaign.ask(2)
+        told = campaign.tell_bytes(
+            f"ticket,value,Failed\n{first.code},,yes\n{second.code},1,no\n".encode(), "r.csv"
+        )
+        assert (told.new, told.failed, told.unmeasured) == (2, 1, 0)
+
+
 def test_a_candidate_that_failed_comes_again_until_it_is_excluded(tmp_path):
     """Half of 20 candidates are lost once; the next batch is all of those that were not excluded."""
     write_pool(tmp_path, 20)

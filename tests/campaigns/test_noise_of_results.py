@@ -62,6 +62,34 @@ def test_a_results_file_with_noise(tmp_path: Path) -> None:
     assert (rows[0]["noise_std"], rows[1]["replicates"], rows[2]["noise_std"]) == ("0.2", "4", "")
 
 
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("id,value,Noise_STD,Replicates\narm 1,0.5,0.2,\narm 2,0.7,,4\n", EXPECTED[:2]),
+        ("id;value;noise_std\narm 1;4;0,5\narm 2;3;\n", [("arm 1", 4, 0.5, None), ("arm 2", 3, None, None)]),
+    ],
+    ids=["in other letters", "with commas beside whole numbers"],
+)
+def test_noise_as_people_write_it_is_not_lost(tmp_path: Path, content: str, expected: list) -> None:
+    with made(tmp_path) as campaign:
+        campaign.tell_bytes(content.encode(), "r.csv")
+        assert noises(campaign) == expected
+
+
+def test_one_of_two_columns_for_the_noise_has_to_go(tmp_path: Path) -> None:
+    with made(tmp_path) as campaign:
+        with pytest.raises(errors.ResultsFileError, match="may be 'Noise_Std' or 'NOISE_STD': keep one"):
+            campaign.tell_bytes(b"id,value,Noise_Std,NOISE_STD\narm 1,1,2,3\n", "r.csv")
+        assert noises(campaign) == []
+
+
+def test_a_column_of_the_table_in_other_letters_is_no_noise(tmp_path: Path) -> None:
+    (tmp_path / "pool.csv").write_text("id,a,Noise_Std\n" + "".join(f"p{i},{i},1{i}\n" for i in range(9)))
+    with Campaign.new(tmp_path / "c.db", Request(str(tmp_path / "pool.csv"), id="id")) as campaign:
+        campaign.tell_bytes(b"id,value,Noise_Std\np1,4,11\n", "r.csv")
+        assert noises(campaign) == [("p1", 4.0, None, None)]
+
+
 def test_another_noise_is_a_difference_that_has_to_be_explained(tmp_path: Path) -> None:
     with made(tmp_path) as campaign:
         campaign.tell_bytes((HEADER + ROWS).encode(), "r.csv")

@@ -80,6 +80,24 @@ def test_old_results_have_no_costs(tmp_path: Path) -> None:
         assert len(campaign.settings.prior[0]["values"]) == 12
 
 
+def test_old_results_in_other_letters(tmp_path: Path) -> None:
+    table(tmp_path / "pool.csv", 40, 0)
+    old = tmp_path / "old.csv"
+    rows = "".join(f"0.{i},0.5,red,{i},0.{i}\n" for i in range(1, 5))
+    old.write_text("a,b,colour,Value,Noise_std\n" + rows)
+    with made(tmp_path, prior_results=(str(old),)) as campaign:
+        (kept,) = campaign.settings.prior
+        assert (kept["values"], kept["noise_std"]) == ([1.0, 2.0, 3.0, 4.0], [0.1, 0.2, 0.3, 0.4])
+
+
+def test_errors_in_old_results_name_the_line(tmp_path: Path) -> None:
+    table(tmp_path / "pool.csv", 40, 0)
+    old = tmp_path / "old.csv"
+    old.write_text("a,b,colour,value\n0.1,0.5,red,1\n0.2,0.5,red,2\n0.3,0.5,red,many\n")
+    with pytest.raises(errors.ResultsFileError, match=r"row 2 \(line 4\), column 'value': 'many'"):
+        made(tmp_path, prior_results=(str(old),))
+
+
 def test_the_results_of_another_campaign(tmp_path: Path) -> None:
     for name, seed in (("old", 2), ("new", 3)):
         (tmp_path / name).mkdir()

@@ -206,3 +206,17 @@ def test_files_that_are_no_tables_are_refused_and_deleted(client: httpx.Client, 
             told = client.post("/campaigns/screen/results/file", params={"name": name}, content=content)
             assert told.status_code == 422, (name, told.text)
     assert files(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("given", "rule"),
+    [
+        ({"noise_std": 0}, "noise_std: Input should be greater than or equal to 1e-100"),
+        ({"noise_std": 1e101}, "noise_std: Input should be less than or equal to 1e+100"),
+        ({"value": -1e101}, "value: Input should be greater than or equal to -1e+100"),
+    ],
+)
+def test_a_limit_is_not_written_with_a_hundred_digits(client: httpx.Client, given: dict, rule: str) -> None:
+    answer = client.post("/campaigns/screen/results", json={"rows": [{"id": "arm 1", "value": 1.0} | given]})
+    assert answer.status_code == 422
+    assert answer.json()["detail"].endswith(rule)

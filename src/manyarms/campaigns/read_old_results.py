@@ -19,7 +19,8 @@ from manyarms.campaigns.pool_file.columns import COST
 from manyarms.campaigns.pool_file.files import column_names, has_columns, text_columns
 from manyarms.campaigns.pool_file.parts import fitting_source
 from manyarms.campaigns.pool_file.source import Source
-from manyarms.campaigns.results_file import NOISE_COLUMNS, checked_noise, checked_value
+from manyarms.campaigns.pool_file.understanding import place
+from manyarms.campaigns.results_file import NOISE_COLUMNS, checked_noise, checked_value, usual_names
 from manyarms.campaigns.store.result_noise import ResultNoise
 from manyarms.errors import NoResultsError, ResultsFileError, SettingsError, shown
 from manyarms.pool.pool import Pool
@@ -50,16 +51,17 @@ def _from_file(source: Source, path: Path) -> Plain:
         raise ResultsFileError(f"{path}: no such file")
     plans = tuple(plan for plan in source.columns if plan.role != COST)
     read, pool = fitting_source(replace(source, id=None, cost=None, columns=plans), path.absolute(), {})
-    header = column_names(path, read.text_form)
-    if "value" not in header:
+    header, own = column_names(path, read.text_form), source.column_names()
+    names = usual_names(path, header, ("value", *NOISE_COLUMNS), own)
+    if "value" not in names:
         raise ResultsFileError(f"{path}: no column 'value'; the file has {shown(header)}")
-    (texts,) = text_columns(path, read.text_form, ["value"])
     point = read.text_form.decimal
     values, noises = [], list[ResultNoise]()
-    used = [name for name in NOISE_COLUMNS if name in header and name not in source.column_names()]
-    columns = dict(zip(used, text_columns(path, read.text_form, used) if used else [], strict=True))
-    for row, text in enumerate(texts):
-        where = f"{path}: row {row}"
+    used = ["value", *(name for name in NOISE_COLUMNS if name in names and name not in own)]
+    texts = text_columns(path, read.text_form, [header[names.index(name)] for name in used])
+    columns = dict(zip(used, texts, strict=True))
+    for row, text in enumerate(columns["value"]):
+        where = place(path, read.text_form, row)
         values.append(checked_value(where, text.strip().replace(point, ".")))
         cells = [
             columns[name][row].strip().replace(point, ".") if name in columns else ""

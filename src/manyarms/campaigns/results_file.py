@@ -87,16 +87,16 @@ def read_results(
     header = [from_text_cell(name) for name in header]
     if EXPORTED_FROM in header:
         id_column = "id"
+    header = usual_names(file, header, ("failed", *NOISE_COLUMNS), (*own, id_column))
     value_column = _value_column(file, header, id_column, own)
-    place = header.index(value_column)
     hidden = () if EXPORTED_FROM in header else {*own, id_column}.intersection(NOISE_COLUMNS)
-    decimal = _decimal(file, [(row[place],) for _, row in numbered])
+    noise = [name for name in NOISE_COLUMNS if name in header and name not in hidden]
+    commas = _with_decimal_commas(file, header, value_column, noise, [row for _, row in numbered])
     rows: list[ReportedResult] = []
     for number, (line, row) in enumerate(numbered):
         cells = dict(zip(header, map(from_text_cell, row), strict=True))
         cells["value"] = cells[value_column]
-        if decimal == ",":
-            cells |= {n: cells[n].replace(",", ".") for n in ("value", *NOISE_COLUMNS) if n in cells}
+        cells |= {name: cells[name].replace(",", ".") for name in commas}
         cells |= dict.fromkeys(hidden, "")
         if row_numbers and id_column in cells:
             cells[id_column] = _plain_number(cells[id_column])
@@ -109,11 +109,41 @@ def reported(rows: Iterable[Mapping[str, str]], id_column: str) -> list[Reported
     return [_parsed_row(f"row {number}", number, row, id_column, "") for number, row in enumerate(rows)]
 
 
-def _decimal(file: str, cells: Sequence[Sequence[str]]) -> str:
+def usual_names(
+    file: str | Path, header: Sequence[str], wanted: Sequence[str], own: Collection[str]
+) -> list[str]:
+    """The header with these names in small letters where it has them in other letters, as in `Failed`.
+
+    A column of the table of candidates (`own`) keeps its name.
+    """
+    names = list(header)
+    for word in wanted:
+        found = [name for name in header if name.lower() == word and name not in own]
+        if word in header or not found:
+            continue
+        if len(found) > 1:
+            raise ResultsFileError(
+                f"{file}: column {word!r} may be {' or '.join(map(repr, found))}: keep one"
+            )
+        names[names.index(found[0])] = word
+    return names
+
+
+def _with_decimal_commas(
+    file: str, header: list[str], value_column: str, noise: list[str], rows: Sequence[Sequence[str]]
+) -> list[str]:
+    """The columns in which a comma is the decimal sign: all if values have one, or those of the noise."""
+    if _decimal(file, header, value_column, rows) == ",":
+        return ["value", *noise]
+    return [name for name in noise if _decimal(file, header, name, rows) == ","]
+
+
+def _decimal(file: str, header: list[str], column: str, rows: Sequence[Sequence[str]]) -> str:
+    cells = [row[header.index(column)] for row in rows]
     try:
-        return decimal_sign(cells, file)
+        return decimal_sign([cells], file)
     except TableError:
-        first = next(cell for (cell,) in cells if "," in cell)
+        first = next(cell for cell in cells if "," in cell)
         raise ResultsFileError(
             f"{file}: the value {shown(first)} is ambiguous, a decimal comma or thousands: use a point"
         ) from None

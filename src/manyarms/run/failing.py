@@ -73,6 +73,8 @@ class FailureReport:
     @property
     def text(self) -> str:
         """The conclusion in a sentence."""
+        if not self.failed:
+            return "no trial has failed"
         found = f"{self.failed} of {self.trials} trials failed; "
         if self.depends:
             found += "failures depend on " + (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http
 import logging
+import re
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -119,9 +120,14 @@ def handle_errors(app: FastAPI) -> None:
 def _sentence(problem: RequestValidationError) -> str:
     """The first mistakes, each with its place; values are left out, they may be long or secret."""
     found = problem.errors()
-    told = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in found[:3]]
+    told = [f"{'.'.join(map(str, each['loc']))}: {_shortened(each['msg'])}" for each in found[:3]]
     more = f" (and {len(found) - 3} more)" if len(found) > 3 else ""
     return one_line("; ".join(told))[:500] + more
+
+
+def _shortened(text: str) -> str:
+    """The text with 1e-100 and the like instead of a hundred digits, which a limit would be written with."""
+    return re.sub(r"\d+\.\d{20,}|\d{20,}", lambda number: f"{float(number[0]):g}", text)
 
 
 def described(*statuses: int) -> dict[int | str, dict[str, Any]]:
