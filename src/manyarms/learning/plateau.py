@@ -38,7 +38,10 @@ def spread(results: Floats) -> float:
 
 
 def is_plateau(results: Floats, level: float) -> bool:
-    """Whether at least a third of the results are about as good as this, and are not equal to the best."""
+    """Whether at least a third of the results are about as good as this, without those that equal the best.
+
+    The worse ones must differ among themselves.
+    """
     reach = ALIKE * spread(results)
     near = np.abs(results - level) <= reach
     many = (near & (results < results.max())).mean() >= SHARE
