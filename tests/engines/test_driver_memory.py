@@ -61,6 +61,9 @@ class _Shards:
         released, self._released = self._released, []
         return self.engine.answer("call", (self._first, method, list(calls), released))
 
+    def post(self, method: str, calls: Sequence[tuple[Any, ...]]) -> Callable[[], list[Any]]:
+        return self.each(method, calls).copy
+
     def release(self, method: str, number: int) -> None:
         self._released.append((method, number))
 

@@ -31,7 +31,7 @@ class Counted:
 
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("size", [1, None])
-def test_a_step_of_bkb_asks_all_shards_twice_and_one_of_them_once(
+def test_a_step_of_bkb_asks_all_shards_twice_and_none_of_them_again(
     monkeypatch: pytest.MonkeyPatch, size: int | None
 ) -> None:
     search = Search(0)
@@ -45,7 +45,7 @@ def test_a_step_of_bkb_asks_all_shards_twice_and_one_of_them_once(
         batch = opt.ask(size)
         opt.tell(batch, search.values[batch.arms])
         assert [call for call in counted.calls if call[1] == 4] == [("advance", 4), ("peak_in", 4)]
-        assert [n for _, n in counted.calls if n < 4] in ([], [1])
+        assert not [n for _, n in counted.calls if n < 4]
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -6,7 +6,7 @@ bounds count as tied if rounding errors can explain their difference (`TIE`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from manyarms.pool.allowance import Allowance, OpenArms
 from manyarms.posterior.hallucination import Hallucinated, reduced_leverage
 from manyarms.posterior.over_pool import OverPool
-from manyarms.posterior.shard import Shard, Version
+from manyarms.posterior.shard import ArmValues, Shard, Version
 from manyarms.support.validation import Floats, Ints
 
 TIE = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-6}
@@ -71,7 +71,8 @@ class Peak:
 
     `scale` is the largest absolute bound of any arm, also of those that may not be chosen; ties are judged
     relative to it. `reached` is the bound of the arm itself, and `before` the highest of those with a lower
-    index in its shard.
+    index in its shard. `look` is what the shard knows about the arm, with its row of z: if the arm is chosen,
+    the next step asks for it.
     """
 
     bound: float
@@ -80,6 +81,7 @@ class Peak:
     scale: float
     reached: float = _NOTHING
     before: float = _NOTHING
+    look: tuple[ArmValues, Floats] | None = None
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,10 @@ def _reduced_std(shard: Shard, version: Version, after: PullsSoFar) -> Floats:
 def peak_in(shard: Shard, version: Version, rule: BoundRule, may: OpenArms, tie: float) -> Peak:
     """The peak of one shard."""
     bounds, best, scale = _open_bounds(shard, version, rule, may)
-    return _first_reaching(shard, version, bounds, best, best - tie * scale, scale)
+    found = _first_reaching(shard, version, bounds, best, best - tie * scale, scale)
+    if found.arm < 0 or shard.n_arms == version.start.n_arms:
+        return found
+    return replace(found, look=shard.look_in(version, np.array([found.arm])))
 
 
 def reaching_in(shard: Shard, version: Version, rule: BoundRule, may: OpenArms, threshold: float) -> Peak:
@@ -190,6 +195,8 @@ def peak(over_pool: OverPool, rule: BoundRule, allowance: Allowance, tie: float)
     first = next(i for i, part in enumerate(found) if part.bound >= threshold)
     known = found[first]
     if known.before < threshold <= known.reached:
+        if known.look is not None:
+            over_pool.note(np.array([known.arm]), *known.look)
         return Peak(best, known.arm, known.leverage, scale)
     calls = [(rule, may[i], threshold) if i == first else None for i in range(len(found))]
     tied: Peak = over_pool.map_each(reaching_in, calls)[first]

@@ -16,6 +16,7 @@ BLOCK = 1 << 14  # arms; shards begin at multiples of it, so every pass cuts the
 
 
 Make = Callable[[Pool, int, ColumnRoom], Any]
+Answers = Callable[[], list[Any]]  # the answers of all shards; waits for them if they are not known yet
 
 
 class Shards(Protocol):
@@ -25,6 +26,13 @@ class Shards(Protocol):
 
     def each(self, method: str, calls: Sequence[tuple[Any, ...] | None]) -> list[Any]:
         """Call a method of each shard with its own arguments; None leaves a shard out (and gives None)."""
+
+    def post(self, method: str, calls: Sequence[tuple[Any, ...]]) -> Answers:
+        """The same for a call of all shards whose answers are not needed yet.
+
+        An engine may send it together with the next call that reads what it makes. If the call fails there,
+        it is made again by the call after that, so that what it was to make never seems to exist.
+        """
 
     def release(self, method: str, number: int) -> None:
         """Let every shard forget what has this number, by a method of its own: nothing refers to it any more.

@@ -15,9 +15,10 @@ from contextlib import suppress
 from threading import RLock
 from typing import Any
 
-from manyarms.engines.base import Keeps, Make, cuts
+from manyarms.engines.base import Answers, Keeps, Make, cuts
 from manyarms.engines.call_log import CallLog
 from manyarms.engines.dask_cluster import Cluster, pack, unpack
+from manyarms.engines.outbox import MISSING, Call, Outbox
 from manyarms.errors import EngineError, UnknownVersionError
 from manyarms.pool.pool import Pool
 from manyarms.support.column_room import StorageSettings, room_of_process
@@ -86,6 +87,7 @@ class DaskShards:
         self._pool, self._cluster = pool, engine.cluster
         self._lock = RLock()
         self._log = CallLog(pack)
+        self._outbox = Outbox()
         self._answers: OrderedDict[tuple[int, str, bytes], bytes] = OrderedDict()
         self._released: deque[tuple[str, int]] = deque()  # appended by finalizers, at any moment
         self._unsent: list[list[tuple[str, int]]] = [
@@ -110,32 +112,19 @@ class DaskShards:
         """Call a method of each shard with its own arguments; None leaves a shard out."""
         with self._lock:
             self._take_released()
-            kept = self._kept(method, calls)
-            if kept is not None and kept.begins is not None:  # a good moment: a rebuild takes long anyway
-                self.balance()
-            packed = self._log.packed(calls)
-            found: list[Any] = [None] * len(calls)
-            waiting = []
-            for i, args in enumerate(packed):
-                known = None if args is None else self._answers.get((i, method, args))
-                if known is not None:
-                    found[i] = unpack(known)[1]
-                elif args is not None:
-                    waiting.append(i)
-            losses = 0
-            while waiting:
-                lost = self._ask(method, packed, waiting, found)
-                losses += len(lost)
-                if losses > MOST_LOSSES * len(calls):
-                    raise EngineError(
-                        f"shards were lost {losses} times during one call: the workers at "
-                        f"{self._cluster.address} may have too little memory"
-                    )
-                self._make_all(lost)
-                waiting = lost
-            if kept is not None:
-                self._log.record(kept, method, calls, packed)
-            return found
+            return self._answered(self._call(method, calls))
+
+    def post(self, method: str, calls: Sequence[tuple[Any, ...]]) -> Answers:
+        """Call a method of each shard together with the next call that reads what it makes."""
+        with self._lock:
+            call = self._call(method, calls)
+            self._outbox.add(call)
+
+        def answers() -> list[Any]:
+            with self._lock:
+                return call.answers if call.is_answered else self._answered(call)
+
+        return answers
 
     def release(self, method: str, number: int) -> None:
         """Let every shard forget what has this number, together with the next call."""
@@ -162,6 +151,10 @@ class DaskShards:
 
     # ------------------------------------------------------------------ calls
 
+    def _call(self, method: str, args: Sequence[tuple[Any, ...] | None]) -> Call:
+        """A call of this method."""
+        return Call(method, args, self._log.packed(args), self._kept(method, args))
+
     def _kept(self, method: str, calls: Sequence[tuple[Any, ...] | None]) -> Keeps | None:
         """What the call leaves with the shards."""
         if method == "run":
@@ -169,37 +162,78 @@ class DaskShards:
             return getattr(function, "keeps", None)
         return getattr(getattr(self.make, method), "keeps", None)
 
-    def _ask(self, method: str, packed: list[bytes | None], which: list[int], found: list[Any]) -> list[int]:
-        """Call some shards and store their answers; returns those that have to be made again."""
-        sent = []
+    def _answered(self, call: Call) -> list[Any]:
+        """The answers to a call, after those that wait and must come before it."""
+        together = self._outbox.up_to(call)
+        if any(each.begins for each in together):  # a good moment: a rebuild takes long anyway
+            self.balance()
+        if len(together) == 1:
+            self._recall(call)
+        problem, losses = None, 0
+        while problem is None and (waiting := _unanswered(together, len(self._homes))):
+            lost, problem = self._ask(together, waiting)
+            losses += len(lost)
+            if losses > MOST_LOSSES * len(self._homes):
+                raise EngineError(
+                    f"shards were lost {losses} times during one call: the workers at "
+                    f"{self._cluster.address} may have too little memory"
+                )
+            self._make_all(lost)
+        for each in together:
+            if each.is_answered:
+                self._note(each)
+        if problem is not None:
+            raise problem
+        return call.answers
+
+    def _recall(self, call: Call) -> None:
+        """Use the answers that are known already."""
+        for i, args in enumerate(call.packed):
+            known = None if args is None else self._answers.get((i, call.method, args))
+            if known is not None:
+                call.answers[i] = unpack(known)[0][0]
+
+    def _note(self, call: Call) -> None:
+        """Write a call that was answered into the log, if it left something with the shards."""
+        self._outbox.remove(call)
+        if call.keeps is not None:
+            self._log.record(call.keeps, call.method, call.args, call.packed)
+
+    def _ask(self, together: list[Call], which: list[int]) -> tuple[list[int], Exception | None]:
+        """Send some shards the calls that they have not answered.
+
+        Returns the shards that have to be made again, and the problem of a shard, if there is one.
+        """
+        sent, parts = [], []
         for i in which:
-            message = pack((method, packed[i], self._to_forget(i)))  # Dask takes longer for three arguments
+            part = [call for call in together if call.answers[i] is MISSING]
+            message = pack(([(call.method, call.packed[i]) for call in part], self._to_forget(i)))
             sent.append(self._cluster.call(self._actors[i], "call", message))
+            parts.append(part)
         lost, problems = [], []
-        for i, whole in zip(which, self._answers_to(sent, which), strict=True):
+        for i, part, whole in zip(which, parts, self._answers_to(sent, which), strict=True):
             if whole is None:
                 lost.append(i)
                 continue
-            kind, result = unpack(whole)
-            if kind == "answer":
-                found[i] = result
-                self._remember(i, method, packed[i], whole)
-            elif isinstance(result, UnknownVersionError) and self._log.replay(i):
+            answers, problem = unpack(whole)
+            for call, answer in zip(part, answers, strict=False):  # there are fewer after a problem
+                call.answers[i] = answer
+            if len(part) == 1 and problem is None:
+                self._remember(i, part[0], whole)
+            if isinstance(problem, UnknownVersionError) and self._log.replay(i):
                 lost.append(i)
-            else:
-                problems.append(result)
-        if problems:
-            raise problems[0]
-        return lost
+            elif problem is not None:
+                problems.append(problem)
+        return lost, problems[0] if problems else None
 
     def _answers_to(self, sent: list[Any], which: list[int]) -> list[Any]:
         return self._cluster.answers(sent, [self._homes[i] for i in which])
 
-    def _remember(self, shard: int, method: str, args: bytes | None, answer: bytes) -> None:
+    def _remember(self, shard: int, call: Call, answer: bytes) -> None:
         """Keep a small answer that would be the same again: versions are never changed."""
-        repeatable = getattr(getattr(self.make, method), "repeatable", False)
+        args, repeatable = call.packed[shard], getattr(getattr(self.make, call.method), "repeatable", False)
         if args is not None and repeatable and len(answer) <= LARGEST_ANSWER:
-            self._answers[shard, method, args] = answer
+            self._answers[shard, call.method, args] = answer
             if len(self._answers) > MOST_ANSWERS:
                 self._answers.popitem(last=False)
 
@@ -208,12 +242,19 @@ class DaskShards:
         return unsent
 
     def _take_released(self) -> None:
-        """Move what finalizers have released out of the log, and into the next message to each shard."""
-        while self._released:
+        """Move what finalizers have released out of the log, and into the next message to each shard.
+
+        What a waiting call reads stays until that call has been made.
+        """
+        for _ in range(len(self._released)):
             method, number = self._released.popleft()
-            self._log.forget(getattr(self.make, method).forgets, number)
-            for unsent in self._unsent:
-                unsent.append((method, number))
+            name = getattr(self.make, method).forgets, number
+            if self._outbox.needs(name):
+                self._released.append((method, number))
+            elif not self._outbox.drop(name):
+                self._log.forget(*name)
+                for unsent in self._unsent:
+                    unsent.append((method, number))
 
     # ------------------------------------------------------------------ making shards
 
@@ -228,6 +269,8 @@ class DaskShards:
             sent = []
             for i in waiting:
                 self._unsent[i] = []
+                for waits in self._outbox:
+                    waits.lost(i)
                 part = _bare(self._pool.part(self.starts[i], self.starts[i + 1]))
                 call = self._cluster.call(
                     self._actors[i],
@@ -243,8 +286,8 @@ class DaskShards:
             for i, answer in zip(waiting, self._answers_to(sent, waiting), strict=True):
                 if answer is None:
                     lost.append(i)
-                elif (outcome := unpack(answer))[0] != "answer":
-                    raise outcome[1]
+                elif (problem := unpack(answer)[1]) is not None:
+                    raise problem
             losses += len(lost)
             if losses > MOST_LOSSES * len(self._homes):
                 raise EngineError(
@@ -284,21 +327,27 @@ class ShardHost:
                     self._forget(*unpack(packed))
                 else:
                     getattr(self.shard, method)(*unpack(packed))
-            return pack(("answer", None))
+            return pack(([], None))
         except Exception as problem:
-            return _problem(problem)
+            return _ended([], problem)
 
     def call(self, message: bytes) -> bytes:
-        """Forget what is not needed any more, and call a method of the shard."""
+        """Forget what is not needed any more, and call methods of the shard.
+
+        The answer holds theirs, up to the first call that fails, and its problem or None.
+        """
+        answers: list[Any] = []
         try:
-            method, packed, forgotten = unpack(message)
+            calls, forgotten = unpack(message)
             if self.shard is None:
                 raise UnknownVersionError("this worker does not have the shard any more")
             for release, number in forgotten:
                 getattr(self.shard, release)(number)
-            return pack(("answer", getattr(self.shard, method)(*unpack(packed))))
+            for method, packed in calls:
+                answers.append(getattr(self.shard, method)(*unpack(packed)))
+            return pack((answers, None))
         except Exception as problem:
-            return _problem(problem)
+            return _ended(answers, problem)
 
     def _forget(self, kind: str, number: int) -> None:
         """Call the method of the shard that forgets things of this kind."""
@@ -307,10 +356,16 @@ class ShardHost:
                 getattr(self.shard, method)(number)
 
 
-def _problem(problem: Exception) -> bytes:
+def _unanswered(calls: Iterable[Call], n_shards: int) -> list[int]:
+    """The shards that have not answered all of these calls."""
+    return [i for i in range(n_shards) if any(call.answers[i] is MISSING for call in calls)]
+
+
+def _ended(answers: list[Any], problem: Exception) -> bytes:
+    """The answers to the calls before the one that failed, and its problem."""
     with suppress(Exception):
-        return pack(("problem", problem))
-    return pack(("problem", EngineError(f"a shard failed: {problem!r}")))
+        return pack((answers, problem))
+    return pack((answers, EngineError(f"a shard failed: {problem!r}")))
 
 
 def _bare(pool: Pool) -> Pool:

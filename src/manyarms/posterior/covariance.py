@@ -84,10 +84,10 @@ class PulledCovariance:
 
     def rows_of(self, arms: Ints) -> ArmRows:
         """What the covariance reads of these arms."""
-        known = self._state.at(arms)
+        known, z = self._state.with_rows(arms)
         std = np.sqrt(known.residual) if self._state.keeps_residual else np.zeros(len(arms))
         features = self._posterior.pool.take(arms)
-        return ArmRows(self._state.rows(arms), features, std, known.mean, known.leverage)
+        return ArmRows(z, features, std, known.mean, known.leverage)
 
     def add(self, arm: int, row: ArmRows | None = None, column: Floats | None = None) -> None:
         """Append a new arm to U; `row` and c(U, s) as a `column` are computed unless they are given."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,11 @@ class SketchedState(PosteriorState):
     def escaped(self) -> float:
         """ρ, a bound on the largest eigenvalue of XᵀX − BᵀB."""
         return 0.0 if self.sketch is None else self.sketch.escaped
+
+    @cached_property
+    def effective_dimension(self) -> float:
+        """Σ_i n_i σ̃²(x_i), from the arms themselves: the sketch of V is not Σ n_i z_i z_iᵀ + λI."""
+        return float(self.counts @ self.pulled_leverage)
 
 
 @dataclass(frozen=True)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count, pairwise
 from typing import Any
 
 import numpy as np
 
-from manyarms.engines.base import Shards, by_shard
+from manyarms.engines.base import Answers, Shards, by_shard
 from manyarms.posterior.pool_step import LeverageScale, Rebuild, Start, Step, ValueRule
 from manyarms.posterior.shard import VALUES, ArmValues
 from manyarms.support.validation import Floats, Ints
 
+_REMEMBERED = 3  # answers about a few arms
 _NUMBERS = count()  # of versions; unique in this process, whatever shards they belong to
 
 
@@ -25,6 +27,7 @@ class OverPool:
 
     def __init__(self, shards: Shards) -> None:
         self.shards, self.number = shards, next(_NUMBERS)
+        self._known: dict[bytes, ArmValues | Callable[[], ArmValues]] = {}  # by the arms, the oldest first
         self._watch()
 
     def _watch(self) -> None:
@@ -52,18 +55,12 @@ class OverPool:
         return new
 
     prior_max: float = 0.0
-    _last_values: tuple[bytes, ArmValues] | None = None
     _last_rows: tuple[bytes, Floats] | None = None
 
     def advanced(self, step: Step) -> OverPool:
         """The version after a step; what is known about the pulled arms comes with the answer."""
-        new, parts = self._next("advance", step)
-        known = parts[0]
-        if len(parts) > 1:
-            places = by_shard(self.shards.starts, step.seen)
-            found = [(here, part) for here, part in zip(places, parts, strict=True) if here is not None]
-            known = _joined_values(len(step.seen), found)
-        new._last_values = step.seen.tobytes(), known
+        new, answers = self._next("advance", step)
+        new._remember(step.seen, partial(_values_of_parts, self.shards.starts, step.seen, answers))
         return new
 
     def rebuilt(self, message: Rebuild) -> OverPool:
@@ -93,23 +90,36 @@ class OverPool:
         new.prior_max = self.prior_max
         return new
 
-    def _next(self, method: str, *args: Any) -> tuple[OverPool, list[Any]]:
-        """A new version that a method of the shards makes, and their answers."""
+    def _next(self, method: str, *args: Any) -> tuple[OverPool, Answers]:
+        """A new version, which a method of the shards makes before it is read, and their answers."""
         new = OverPool(self.shards)
         new.prior_max = self.prior_max
-        return new, self._all(method, self.number, new.number, *args)
+        calls = [(self.number, new.number, *args)] * (len(self.shards.starts) - 1)
+        return new, self.shards.post(method, calls)
 
     # ------------------------------------------------------------------ reading
 
     def at(self, arms: Ints) -> ArmValues:
         """What is known about these arms.
 
-        A step asks for the same few arms several times, so the last answer is remembered.
+        A step asks for the same few arms several times, so the last answers are remembered.
         """
-        last, asked = self._last_values, arms.tobytes()
-        if last is None or last[0] != asked:
-            self._last_values = last = asked, self._ask_for_values(arms)
-        return last[1]
+        known = self._known.get(arms.tobytes())
+        if known is None or not isinstance(known, ArmValues):
+            known = self._ask_for_values(arms) if known is None else known()
+            self._remember(arms, known)
+        return known
+
+    def note(self, arms: Ints, known: ArmValues, rows: Floats) -> None:
+        """Remember what a shard has said about these arms; `look` will be asked for it next."""
+        self._remember(arms, known)
+        self._last_rows = arms.tobytes(), rows
+
+    def _remember(self, arms: Ints, known: ArmValues | Callable[[], ArmValues]) -> None:
+        self._known.pop(arms.tobytes(), None)
+        self._known[arms.tobytes()] = known
+        if len(self._known) > _REMEMBERED:
+            del self._known[next(iter(self._known))]
 
     def _ask_for_values(self, arms: Ints) -> ArmValues:
         if len(self.shards.starts) == 2:
@@ -119,12 +129,9 @@ class OverPool:
 
     def look(self, arms: Ints) -> ArmValues:
         """The same as `at`, for arms whose rows of z will be asked for next; they come with the answer."""
-        asked, values, rows = arms.tobytes(), self._last_values, self._last_rows
-        if values is not None and rows is not None and values[0] == rows[0] == asked:
-            return values[1]
-        known, z = self._ask_for_both(arms)
-        self._last_values, self._last_rows = (asked, known), (asked, z)
-        return known
+        if self._last_rows is None or self._last_rows[0] != arms.tobytes():
+            self.note(arms, *self._ask_for_both(arms))
+        return self.at(arms)
 
     def _ask_for_both(self, arms: Ints) -> tuple[ArmValues, Floats]:
         if len(self.shards.starts) == 2:
@@ -191,6 +198,14 @@ class OverPool:
         calls = [None if here is None else (self.number, arms[here]) for here in places]
         found = self.shards.each(method, calls)
         return [(here, part) for here, part in zip(places, found, strict=True) if here is not None]
+
+
+def _values_of_parts(starts: list[int], arms: Ints, answers: Answers) -> ArmValues:
+    """The values of these arms, from what each shard said about those of its own."""
+    parts = answers()
+    places = by_shard(starts, arms)
+    found = [(here, part) for here, part in zip(places, parts, strict=True) if here is not None]
+    return _joined_values(len(arms), found) if found else parts[0]
 
 
 def _joined_values(n_arms: int, parts: list[tuple[Ints, ArmValues]]) -> ArmValues:

@@ -42,6 +42,10 @@ class InversePrecision:
         result[:inner] += self.base @ X[:inner]
         return result
 
+    def trace(self) -> float:
+        """tr V⁻¹."""
+        return float(np.trace(self.base) + self.signs @ np.einsum("ij,ij->j", self.terms, self.terms))
+
     def root(self) -> Floats:
         """A matrix C with C Cᵀ = V⁻¹, in O(m³)."""
         whole = self._folded().base

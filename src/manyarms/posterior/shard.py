@@ -305,22 +305,30 @@ class Shard:
     @repeatable
     def at(self, number: int, arms: Ints) -> ArmValues:
         """What is known about these arms of the pool."""
-        version, here = self.versions[number], self.local(arms)
-        return ArmValues(
-            version.values.mean[here], version.leverage[here], version.values.residual[here],
-            version.prior[here],
-        )  # fmt: skip
+        return self._values(self.versions[number], arms)
 
     @repeatable
     def rows(self, number: int, arms: Ints) -> Floats:
         """z(x) of these arms of the pool in double precision, len(arms) × m."""
-        version = self.versions[number]
-        return version.columns.rows(self.local(arms), version.size)
+        return self._rows(self.versions[number], arms)
 
     @repeatable
     def look(self, number: int, arms: Ints) -> tuple[ArmValues, Floats]:
         """What `at` and `rows` say about these arms of the pool, in one answer."""
-        return self.at(number, arms), self.rows(number, arms)
+        return self.look_in(self.versions[number], arms)
+
+    def look_in(self, version: Version, arms: Ints) -> tuple[ArmValues, Floats]:
+        """The same in a version that is at hand."""
+        return self._values(version, arms), self._rows(version, arms)
+
+    def _values(self, version: Version, arms: Ints) -> ArmValues:
+        values, here = version.values, self.local(arms)
+        return ArmValues(
+            values.mean[here], version.leverage[here], values.residual[here], version.prior[here]
+        )
+
+    def _rows(self, version: Version, arms: Ints) -> Floats:
+        return version.columns.rows(self.local(arms), version.size)
 
     def forms(self, number: int, vectors: Floats) -> Floats:
         """vᵀz(x) of every arm for each column v of `vectors`: r × arms."""

@@ -112,6 +112,10 @@ class PosteriorState:
         few_and_new = 0 < len(arms) <= _LOOKED_AT and (self.places(arms) < 0).all()
         return self.over_pool.look(arms) if few_and_new else self.over_pool.at(arms)
 
+    def with_rows(self, arms: Ints) -> tuple[ArmValues, Floats]:
+        """What `at` and `rows` say about these arms."""
+        return (self.over_pool.look if len(arms) else self.at)(arms), self.rows(arms)
+
     def rows(self, arms: Ints) -> Floats:
         """z(x) of these arms in double precision, len(arms) × m."""
         return self.over_pool.rows(arms) if len(arms) else np.empty((0, self.sketch_size))
@@ -184,8 +188,12 @@ class PosteriorState:
 
     @cached_property
     def effective_dimension(self) -> float:
-        """Σ_i n_i σ̃²(x_i), which is d_eff = Tr K(K+λI)⁻¹ when the posterior is exact."""
-        return float(self.counts @ self.pulled_leverage)
+        """Σ_i n_i σ̃²(x_i), which is d_eff = Tr K(K+λI)⁻¹ when the posterior is exact.
+
+        As Σ n_i z_i z_iᵀ = V − λI, it is tr(K − Q)/λ + m − λ tr V⁻¹: the shards do not have to be asked.
+        """
+        explained = self.sketch_size - self.ridge * self.weights.precision.trace()
+        return max(0.0, explained) + (self.residual_trace / self.ridge if self.keeps_residual else 0.0)
 
     @cached_property
     def residual_trace(self) -> float:
