@@ -90,6 +90,21 @@ def test_old_results_in_other_letters(tmp_path: Path) -> None:
         assert (kept["values"], kept["noise_std"]) == ([1.0, 2.0, 3.0, 4.0], [0.1, 0.2, 0.3, 0.4])
 
 
+def test_a_batch_file_with_failed_and_open_rows_is_a_file_of_old_results(tmp_path: Path) -> None:
+    table(tmp_path / "pool.csv", 40, 0)
+    old = tmp_path / "plate.csv"
+    old.write_text(
+        "ticket,a,b,colour,value,Failed\n1,0.1,0.5,red,1,\n2,0.2,0.5,red,,yes\n3,0.3,0.5,blue,3,no\n"
+        "4,0.4,0.5,red,,\n5,0.5,0.5,green,5,\n"
+    )
+    with made(tmp_path, prior_results=(str(old),)) as campaign:
+        (kept,) = campaign.settings.prior
+        assert (kept["values"], [row[0] for row in kept["features"]]) == ([1.0, 3.0, 5.0], [0.1, 0.3, 0.5])
+        said = "old results of plate.csv: 3 used; 2 that failed or have no value left out"
+        assert said in campaign.settings.assumptions
+        assert campaign.ask(3)
+
+
 def test_errors_in_old_results_name_the_line(tmp_path: Path) -> None:
     table(tmp_path / "pool.csv", 40, 0)
     old = tmp_path / "old.csv"
@@ -128,6 +143,9 @@ def test_the_results_of_another_campaign(tmp_path: Path) -> None:
         ("a,b,colour,value\n0.1,0.2,red,\n", "column 'value': '' is not a number"),
         ("a,b,colour,value\n0.1,0.2,red,nan\n", "column 'value': 'nan' is not a number"),
         ("a,b,colour\n0.1,0.2,red\n", "no column 'value'"),
+        ("a,b,colour,value,failed\n0.1,0.2,red,1,yes\n", "has the value '1' and is also marked as failed"),
+        ("a,b,colour,value,failed\n0.1,0.2,red,1,maybe\n", "'maybe' is neither true nor false"),
+        ("a,b,colour,value,failed\n0.1,0.2,red,,yes\n", "0 old results, from 3"),
         ("a,b,colour,value,noise_std\n0.1,0.2,red,1,-1\n", "'-1' is not a positive number"),
         ("a,b,colour,value\n0.1,0.2,red,1\n", "1 old results, from 3"),
     ],

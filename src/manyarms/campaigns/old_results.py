@@ -37,6 +37,16 @@ def prepared_with(
     return with_prior(prepared, pool, prior_of(plain), sign) if plain else prepared
 
 
+def left_out(plain: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A sentence for each source some of whose rows have no value."""
+    return [
+        f"old results of {each['from']}: {len(each['values'])} used; "
+        f"{each['left_out']} that failed or have no value left out"
+        for each in plain
+        if each.get("left_out")
+    ]
+
+
 def check_old_results(plain: Sequence[Mapping[str, Any]], pool: Pool) -> None:
     """Raise an error that names the source whose columns do not fit those of the pool."""
     for each, source in zip(plain, prior_of(plain), strict=True):

@@ -1,7 +1,8 @@
 """Read the old results of files and of other campaigns, when a campaign is created.
 
 A file of old results has the columns of the table of candidates that are features, a column `value`, and
-optionally `noise_std` or `replicates`. It needs no ids and no costs: its rows are not candidates.
+optionally `noise_std` or `replicates`. It needs no ids and no costs: its rows are not candidates. With a
+column `failed`, as batch files and exports have, rows of trials that failed or were not made are left out.
 """
 
 from __future__ import annotations
@@ -20,12 +21,19 @@ from manyarms.campaigns.pool_file.files import column_names, has_columns, text_c
 from manyarms.campaigns.pool_file.parts import fitting_source
 from manyarms.campaigns.pool_file.source import Source
 from manyarms.campaigns.pool_file.understanding import place
-from manyarms.campaigns.results_file import NOISE_COLUMNS, checked_noise, checked_value, usual_names
+from manyarms.campaigns.results_file import (
+    NOISE_COLUMNS,
+    checked_noise,
+    checked_value,
+    failed_trial,
+    usual_names,
+)
 from manyarms.campaigns.store.result_noise import ResultNoise
 from manyarms.errors import NoResultsError, ResultsFileError, SettingsError, shown
 from manyarms.pool.pool import Pool
 from manyarms.run.prior_results import LEAST
 
+_FAILED = "failed"
 MOST_ROWS = 20_000  # of old results that a campaign keeps
 
 OpenCampaign = Callable[[str], AbstractContextManager[CampaignCandidates]]
@@ -52,23 +60,31 @@ def _from_file(source: Source, path: Path) -> Plain:
     plans = tuple(plan for plan in source.columns if plan.role != COST)
     read, pool = fitting_source(replace(source, id=None, cost=None, columns=plans), path.absolute(), {})
     header, own = column_names(path, read.text_form), source.column_names()
-    names = usual_names(path, header, ("value", *NOISE_COLUMNS), own)
+    names = usual_names(path, header, ("value", _FAILED, *NOISE_COLUMNS), own)
     if "value" not in names:
         raise ResultsFileError(f"{path}: no column 'value'; the file has {shown(header)}")
     point = read.text_form.decimal
-    values, noises = [], list[ResultNoise]()
-    used = ["value", *(name for name in NOISE_COLUMNS if name in names and name not in own)]
+    values, noises, kept = list[float](), list[ResultNoise](), list[int]()
+    used = ["value", *(name for name in (_FAILED, *NOISE_COLUMNS) if name in names and name not in own)]
     texts = text_columns(path, read.text_form, [header[names.index(name)] for name in used])
     columns = dict(zip(used, texts, strict=True))
     for row, text in enumerate(columns["value"]):
         where = place(path, read.text_form, row)
+        if _FAILED in columns and (
+            failed_trial(where, columns[_FAILED][row], text.strip()) or not text.strip()
+        ):
+            continue
+        kept.append(row)
         values.append(checked_value(where, text.strip().replace(point, ".")))
         cells = [
             columns[name][row].strip().replace(point, ".") if name in columns else ""
             for name in NOISE_COLUMNS
         ]
         noises.append(checked_noise(f"{where}, ", cells[0] or None, cells[1] or None))
-    return _plain(path.name, pool, values, noises)
+    left_out = pool.n_arms - len(kept)
+    if kept and left_out:
+        pool = Pool(pool.take(np.array(kept, dtype=np.int64)), names=pool.names)
+    return _plain(path.name, pool, values, noises) | ({"left_out": left_out} if left_out else {})
 
 
 def _from_campaign(campaign: str, opened: OpenCampaign) -> Plain:

@@ -18,7 +18,7 @@ from manyarms.campaigns.assumptions import (
 )
 from manyarms.campaigns.costs import check_cost_settings, costs_of
 from manyarms.campaigns.leakage import named_like_results
-from manyarms.campaigns.old_results import Plain, check_old_results, prior_of
+from manyarms.campaigns.old_results import Plain, check_old_results, left_out, prior_of
 from manyarms.campaigns.pool_file.source import Source
 from manyarms.campaigns.settings import AUTO, Request, Settings, option_names, policy_class
 from manyarms.errors import InvalidParameterError, SettingsError, shown
@@ -62,7 +62,7 @@ def resolve(request: Request, source: Source, pool: Pool, prior: tuple[Plain, ..
         repeats=repeats_setting(request.repeats),
         failures=checked_failures(request.failures),
         max_failures=checked_max_failures(request.max_failures or None),
-        storage=storage, assumptions=(*_warnings(request, source), *assumptions, *more),
+        storage=storage, assumptions=(*_warnings(request, source), *assumptions, *more, *left_out(prior)),
         columns=column_spreads(prepared, source.blocks(pool.names or [])),
         engine=request.on_engine().to_plain(),
         features_chosen=request.features is not None,

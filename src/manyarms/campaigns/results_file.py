@@ -170,16 +170,14 @@ def _value_column(file: str, header: list[str], id_column: str, own: Collection[
 def _parsed_row(
     where: str, number: int, cells: Mapping[str, str], id_column: str, identity: str
 ) -> ReportedResult:
-    failed = _flag(where, cells.get("failed", ""))
     text = cells["value"].strip()
+    failed = failed_trial(where, cells.get("failed", ""), text)
     origin = _MARK.fullmatch(cells.get(EXPORTED_FROM, "").strip())
     foreign = origin is not None and origin[1] != identity
     ticket, check = (None, None) if foreign else _ticket(where, cells.get("ticket", "").strip())
     name = cells.get(id_column) or None
     if not text and not failed:
         return ReportedResult(where, ticket, name, None, number, measured=False)
-    if text and failed:
-        raise ResultsFileError(f"{where}: the row has the value {shown(text)} and is also marked as failed")
     if ticket is None and name is None:
         raise ResultsFileError(f"{where}: the row has neither a ticket nor an id")
     value = None if failed else checked_value(where, text)
@@ -236,6 +234,14 @@ def _plain_number(text: str) -> str:
     """A row number without leading zeros; any other text is returned unchanged, for the error message."""
     plain = text.strip()
     return (plain.lstrip("0") or "0") if plain.isascii() and plain.isdecimal() else text
+
+
+def failed_trial(where: str, flag: str, value: str) -> bool:
+    """Whether a row is marked as failed, by the text of its cell; it must not have a value as well."""
+    failed = _flag(where, flag)
+    if value and failed:
+        raise ResultsFileError(f"{where}: the row has the value {shown(value)} and is also marked as failed")
+    return failed
 
 
 def _flag(where: str, text: str) -> bool:
