@@ -103,7 +103,12 @@ def test_a_batch_that_cannot_be_is_refused_and_nothing_changes(rng):
     labels = np.arange(N) % 5
     before = repr(run)
     refusals = [
-        (30, ma.BatchStructure(at_most=[(labels, 2)]), NothingToAskError, "only 10 pulls are allowed"),
+        (
+            30,
+            ma.BatchStructure(at_most=[(labels, 2)]),
+            NothingToAskError,
+            "only 10 pulls are allowed: the other arms .* would exceed a limit .* or are not eligible",
+        ),
         (13, ma.BatchStructure(same=labels), NothingToAskError, "13 arms that have the same label"),
         (4, ma.BatchStructure(same=labels, at_most=[(labels, 3)]), NothingToAskError, "has 3"),
         (4, ma.BatchStructure(same=labels[:-1]), InvalidParameterError, "one label for each of the 60 arms"),
@@ -127,7 +132,7 @@ def test_a_first_choice_that_blocks_the_others_is_left_out(rng):
     assert ma.Optimizer.of(run.context, run.state).ask(1, structure=structure).arms.tolist() == [0]
     assert sorted(run.ask(2, structure=structure).arms.tolist()) == [2, 3]
     before = repr(run)
-    with pytest.raises(NothingToAskError, match="only 2 pulls are allowed"):
+    with pytest.raises(NothingToAskError, match="only 2 pulls are allowed: the other arms "):
         run.ask(3, structure=structure)
     assert repr(run) == before
 

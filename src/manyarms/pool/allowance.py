@@ -219,6 +219,11 @@ class Allowance:
         return 0.0 if self._purse is None else self._purse.cheapest_total(n)
 
     @property
+    def has_group_limits(self) -> bool:
+        """Whether only so many arms of a group may be chosen."""
+        return bool(self._limited)
+
+    @property
     def total(self) -> float:
         """The number of pulls that are allowed in all; with several limits, an upper bound on it."""
         return min([self._total_without_limits(), *map(self._total_within, range(len(self._limited)))])

@@ -60,8 +60,14 @@ class Eligibility:
                 else "no arm is eligible"
             )
         if exactly and limit is not None and possible < limit:
+            reasons = ["have been used up", "have failed too often"] if self.used_up else []
+            reasons += (
+                ["would exceed a limit on arms with the same label"] if allowance.has_group_limits else []
+            )
+            others = ", ".join([*reasons, "are not eligible"])
             raise NothingToAskError(
-                f"{limit} arms were asked for, but only {int(possible)} pulls are allowed"
+                f"{limit} arms were asked for, but only {int(possible)} pulls are allowed: "
+                f"the other arms {' or '.join(others.rsplit(', ', 1))}"
             )
         if exactly and limit is not None and not allowance.allows(limit):
             raise NothingToAskError(
