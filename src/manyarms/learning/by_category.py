@@ -120,9 +120,9 @@ def _family(found: Fit, ways: tuple[tuple[Way, ...], ...], features: Any) -> ByC
 
 
 def _as_read(family: Family, ways: tuple[tuple[Way, ...], ...]) -> tuple[Way, ...]:
-    """How the columns are read; nothing for a family without ways."""
+    """How the columns are read; nothing for a family without ways, and for words and strings."""
     if isinstance(family, MixedFamily):
-        return family.ways
+        return () if family.positions else family.ways
     usual = isinstance(family, StationaryFamily) and not family.own_units
     return tuple(each[0] for each in ways) if usual else ()
 
