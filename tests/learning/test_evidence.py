@@ -9,6 +9,7 @@ import pytest
 
 from manyarms.kernels import Scale
 from manyarms.kernels.readings import Reading
+from manyarms.learning.by_category import ByCategory
 from manyarms.learning.kernel_families import Family, HammingFamily, StationaryFamily, TanimotoFamily
 from manyarms.learning.marginal_likelihood import Observations, log_evidence, log_evidence_alone
 from manyarms.learning.mixed_family import MixedFamily, Way, positions_family
@@ -36,13 +37,19 @@ FAMILIES = {
         ),
         separate=True,
     ),
+    "effects by category": ByCategory(
+        StationaryFamily((1.0, 2.0, 1.0, 1.0, 3.0, 1.0), (0, 1, 2, 3, 4, 5), nu=2.5),
+        MixedFamily((Way((Reading("number", (0,)),)), Way((Reading("number", (4,)),))), separate=True),
+        (2,),
+        "column 2",
+    ),
 }
 
 
 def features_for(family: Family, n: int, rng: np.random.Generator) -> np.ndarray:
     if isinstance(family, StationaryFamily):
         return rng.normal(size=(n, 4)) * SPREADS
-    if isinstance(family, HammingFamily | MixedFamily):
+    if isinstance(family, HammingFamily | MixedFamily | ByCategory):
         return rng.integers(4, size=(n, 6))
     return rng.integers(256, size=(n, 8)).astype(np.uint8)
 

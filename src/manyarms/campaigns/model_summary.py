@@ -31,7 +31,7 @@ def model_facts(
     _, low, high = model.in_user_units(np.array(-model.mean), np.array(model.noise_std))
     return {
         "family": model.family,
-        "lengthscales": _lengthscales(_without_old(kernel.kernel), columns),
+        "lengthscales": _lengthscales(_of_features(kernel.kernel), columns),
         "signal_std": math.sqrt(kernel.variance),
         "noise_std": model.noise_std,
         "noise_in_units": 0.5 * float(high - low) if model.n_pulls else None,
@@ -44,11 +44,14 @@ def model_facts(
     }
 
 
-def _without_old(kernel: Any) -> Any:
-    """The kernel of the features, without what old results predict (`learning/old_family.py`)."""
-    if isinstance(kernel, Sum):
-        kernel = kernel.parts[0]
-    return kernel.kernel if isinstance(kernel, OnColumns) else kernel
+def _of_features(kernel: Any) -> Any:
+    """The kernel of the features, without what old results predict (`learning/old_family.py`).
+
+    Of own effects by category, the part that all categories share (`learning/by_category.py`).
+    """
+    while isinstance(kernel, Sum | OnColumns | Scale):
+        kernel = kernel.parts[0] if isinstance(kernel, Sum) else kernel.kernel
+    return kernel
 
 
 def _refit_is_due(model: LearnedModel, recorded: Sequence[tuple[int, float]]) -> bool:

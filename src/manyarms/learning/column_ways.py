@@ -86,7 +86,7 @@ def ways_of_numbers(
 
 
 def _of_indicators(places: tuple[int, ...], sample: Floats, texts: Sequence[str] | None, name: str) -> Ways:
-    usual = Way((Reading(kinds.INDICATORS, places),))
+    usual = Way((Reading(kinds.INDICATORS, places),), column=name)
     order = range(len(places)) if texts is None else ranks(texts)
     if len(places) < LEAST_CATEGORIES or order is None:
         return (usual,)
@@ -102,7 +102,7 @@ def _of_numbers(j: int, column: Column, sample: Floats, name: str) -> Ways:
     values, counts = np.unique(sample, return_counts=True)
     ways = [usual]
     if LEAST_CATEGORIES <= len(values) <= MOST_NAMES and (column.integral or column.levels):
-        ways.append(Way((Reading(kinds.NAME, (j,)),), f"{name} as names", 1))
+        ways.append(Way((Reading(kinds.NAME, (j,)),), f"{name} as names", 1, name))
     ways += _with_missing(j, column, sample, (values, counts), name)
     if column.logarithmic:
         raw = column.scale * np.sinh(column.transform(sample))

@@ -31,12 +31,14 @@ MOST_NAMED = 5  # ways named in the name of a family
 class Way:
     """One way to read a column; `words` say so to the user, and are empty for the usual way.
 
-    `cost` is the number of assumptions by which it differs from the usual way.
+    `cost` is the number of assumptions by which it differs from the usual way. `column` is the name of a
+    category, for the user.
     """
 
     readings: tuple[Reading, ...]
     words: str = ""
     cost: int = 0
+    column: str = ""
 
     @property
     def is_name(self) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from manyarms.learning.by_category import by_category
 from manyarms.learning.candidate import EVALUATIONS, Candidate, best_of
 from manyarms.learning.fit_subset import MAX_ARMS, choose_subset
 from manyarms.learning.kernel_families import Family
@@ -88,7 +89,11 @@ def _compare(
         found = score(targets, best.refit(features, _observations(targets, chosen), scored=True))
         if found > highest:
             winner, highest = targets, found
-    return winner, candidates if winner is scales[0] else fitted(winner)
+    if winner is not scales[0]:
+        candidates = fitted(winner)
+    if per_feature and prepared.ways:
+        candidates += by_category(prepared.ways, features, _observations(winner, chosen), candidates)
+    return winner, candidates
 
 
 def _compare_old(

@@ -207,12 +207,9 @@ class _Search:
         return sorted(changes, key=_Change.worth, reverse=True)
 
     def _with_fewer_arms(self) -> _Search:
-        """The same for every second arm, or every third and so on, which suffice to compare ways."""
-        seen = self.observations
-        some = np.arange(0, len(seen), math.ceil(len(seen) / SCREENED_ARMS))
-        stated = None if seen.stated is None else seen.stated[some]
-        fewer = replace(seen, counts=seen.counts[some], means=seen.means[some], stated=stated)
-        return replace(self, features=self.features[some], observations=fewer)
+        """The same for fewer arms, which suffice to compare ways."""
+        features, observations = with_fewer_arms(self.features, self.observations)
+        return replace(self, features=features, observations=observations)
 
     def _best_change(self, point: _Point, column: int, ways: list[Way]) -> list[_Change]:
         """The best way to read this column if it raises the evidence.
@@ -267,6 +264,13 @@ class _Search:
         else:
             return None
         return _Point(mixed.separated(), tuple(by_column), fitted.start.values[-2:], shared)
+
+
+def with_fewer_arms(features: Any, seen: Observations) -> tuple[Any, Observations]:
+    """Every second arm, or every third and so on, at most SCREENED_ARMS."""
+    some = np.arange(0, len(seen), math.ceil(len(seen) / SCREENED_ARMS))
+    stated = None if seen.stated is None else seen.stated[some]
+    return features[some], replace(seen, counts=seen.counts[some], means=seen.means[some], stated=stated)
 
 
 def _split(scales: Floats, widths: list[int], separate: bool) -> list[Floats]:
