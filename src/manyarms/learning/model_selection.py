@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from manyarms.learning.fit_subset import MAX_ARMS, choose_subset
 from manyarms.learning.kernel_families import Family
 from manyarms.learning.map_fit import NOISE_BOUNDS, Fit, HyperPrior, fit, second_mode
 from manyarms.learning.marginal_likelihood import Observations
+from manyarms.learning.noise_law import NoiseLaw, find_law
 from manyarms.learning.old_family import WithOldResults, with_old, without_old
 from manyarms.learning.parameter_uncertainty import std_factor
 from manyarms.learning.plateau import without_spent
@@ -35,17 +36,35 @@ SHORT_SCALES_SHIFT = -1.2  # added to the typical log length-scales for the seco
 
 @dataclass(frozen=True)
 class Selected:
-    """The best fit, the targets it was made to, and the factor for its standard deviations."""
+    """The best fit, the targets it was made to, and the factor for its standard deviations.
+
+    `compared_on` are the places in the targets that candidates were compared on. With a `noise_law`, the
+    targets are weighed by it.
+    """
 
     fit: Fit
     targets: Targets
     std_factor: float
+    compared_on: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    noise_law: NoiseLaw | None = None
 
 
 def select(prepared: Prepared, scales: Sequence[Targets], rng: np.random.Generator) -> Selected:
     """The best fit to these results, which `scales` holds under one or more transforms."""
     least = NOISE_BOUNDS[0] if prepared.least_noise is None else prepared.least_noise
     scales = [replace(scale, noise_floor=max(scale.noise_floor, least)) for scale in without_spent(scales)]
+    found = _selected(prepared, scales, rng)
+    if prepared.constant_noise:
+        return found
+    law = find_law(found.fit, found.targets, found.compared_on, prepared.pool)
+    if law is None:
+        return found
+    again = _selected(prepared, [law.on(found.targets, prepared.pool)], rng)
+    return replace(again, noise_law=law)
+
+
+def _selected(prepared: Prepared, scales: Sequence[Targets], rng: np.random.Generator) -> Selected:
+    """The best fit under one noise for all results, but for what they weigh."""
     targets, first = scales[0], prepared.families[0]
     chosen = _chosen(prepared, targets, first, first.typical, rng, COMPARISON_ARMS)
     features = prepared.pool.take(targets.arms[chosen])
@@ -58,10 +77,11 @@ def select(prepared: Prepared, scales: Sequence[Targets], rng: np.random.Generat
         std_factor([replace(each.fit, score=each.score) for each in candidates]),
     )
     if len(targets.arms) <= COMPARISON_ARMS:
-        return Selected(best.fit, targets, factor)
-    chosen = _chosen(prepared, targets, best.fit.family, best.fit.log_scales, rng, MAX_ARMS)
-    features = prepared.pool.take(targets.arms[chosen])
-    return Selected(best.refit(features, _observations(targets, chosen), scored=False), targets, factor)
+        return Selected(best.fit, targets, factor, chosen)
+    many = _chosen(prepared, targets, best.fit.family, best.fit.log_scales, rng, MAX_ARMS)
+    features = prepared.pool.take(targets.arms[many])
+    refitted = best.refit(features, _observations(targets, many), scored=False)
+    return Selected(refitted, targets, factor, chosen)
 
 
 def _compare(
