@@ -21,6 +21,7 @@ KINDS: dict[str, float] = {
     "grows 10 times": 10.0,
     "falls 7 times": 7.0,
     "along a column, 7 times": 7.0,
+    "a fifth of the value": 0.2,
 }
 MODES = {"before": True, "law": False}  # whether the noise is assumed to be constant
 
@@ -44,12 +45,16 @@ class Table:
 def table(seed: int, kind: str, n_arms: int) -> Table:
     """A random smooth function of four numbers; the logarithm of the noise is linear between its ends.
 
-    It depends on the value, from the 5 % to the 95 % quantile and a tenth beyond, or on the first column.
+    It depends on the value, from the 5 % to the 95 % quantile and a tenth beyond, or on the first column. In
+    the last kind the values are exponentials of such a function.
     """
     rng = np.random.default_rng(seed)
     X = rng.uniform(size=(n_arms, 4))
     W, phase = 3 / np.sqrt(2) * rng.normal(size=(60, 4)), rng.uniform(0, 2 * np.pi, 60)
     values = np.cos(X @ W.T + phase) @ rng.normal(size=60) / np.sqrt(30)
+    if kind.endswith("of the value"):
+        values = np.exp(1.5 * values)
+        return Table(X, values, KINDS[kind] * values)
     low, high = np.quantile(values, [0.05, 0.95])
     place = X[:, 0] if kind.startswith("along") else np.clip((values - low) / (high - low), -0.1, 1.1)
     exponent = -place if kind.startswith("falls") else place - 1.0
@@ -94,7 +99,7 @@ def run(seed: int, kind: str, mode: str, repeats: int, n_arms: int = ARMS, tried
 def _covered(
     opt: ma.Optimizer, here: Table, measured: set[int], rng: np.random.Generator
 ) -> tuple[float, float, float]:
-    """The share of further results inside their 90 % intervals, in the quiet and the noisy half; the score."""
+    """The share of further results inside 90 % intervals, in the quiet and the noisy half; the score."""
     order = np.argsort(here.noise, kind="stable")
     shares, scores = [], []
     for half in np.array_split(order, 2):
@@ -128,8 +133,9 @@ def _rows(name: str, outcomes: dict[str, list[Outcome]]) -> list[Row]:
     for mode, runs in outcomes.items():
         means = {key: np.mean([getattr(each, key) for each in runs]) for key in vars(runs[0])}
         note = (
-            f"regret {means['regret']:.3f}; cover quiet {means['quiet']:.0f} %, noisy {means['noisy']:.0f} %; "
-            f"interval score {means['score']:.2f}; law used in {100 * means['law']:.0f} %"
+            f"regret {means['regret']:.3f}; cover quiet {means['quiet']:.0f} %, "
+            f"noisy {means['noisy']:.0f} %; interval score {means['score']:.2f}; "
+            f"law used in {100 * means['law']:.0f} %"
         )
         rows.append(Row(f"noise {name}, {mode}", float(means["found"]), "%", note=note))
     before, law = (

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from manyarms.learning.fit_subset import MAX_ARMS, choose_subset
 from manyarms.learning.kernel_families import Family
 from manyarms.learning.map_fit import NOISE_BOUNDS, Fit, HyperPrior, fit, second_mode
 from manyarms.learning.marginal_likelihood import Observations
-from manyarms.learning.noise_law import NoiseLaw, find_law
+from manyarms.learning.noise_law import CLEARLY, NoiseLaw, find_law
 from manyarms.learning.old_family import WithOldResults, with_old, without_old
 from manyarms.learning.parameter_uncertainty import std_factor
 from manyarms.learning.plateau import without_spent
@@ -38,14 +38,12 @@ SHORT_SCALES_SHIFT = -1.2  # added to the typical log length-scales for the seco
 class Selected:
     """The best fit, the targets it was made to, and the factor for its standard deviations.
 
-    `compared_on` are the places in the targets that candidates were compared on. With a `noise_law`, the
-    targets are weighed by it.
+    With a `noise_law`, the targets are weighed by it.
     """
 
     fit: Fit
     targets: Targets
     std_factor: float
-    compared_on: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     noise_law: NoiseLaw | None = None
 
 
@@ -53,40 +51,99 @@ def select(prepared: Prepared, scales: Sequence[Targets], rng: np.random.Generat
     """The best fit to these results, which `scales` holds under one or more transforms."""
     least = NOISE_BOUNDS[0] if prepared.least_noise is None else prepared.least_noise
     scales = [replace(scale, noise_floor=max(scale.noise_floor, least)) for scale in without_spent(scales)]
-    found = _selected(prepared, scales, rng)
-    if prepared.constant_noise:
+    found, compared = _selected(prepared, scales, rng)
+    uneven = None if prepared.constant_noise else _uneven(prepared, compared)
+    if uneven is None:
         return found
-    law = find_law(found.fit, found.targets, found.compared_on, prepared.pool)
-    if law is None:
-        return found
-    again = _selected(prepared, [law.on(found.targets, prepared.pool)], rng)
-    return replace(again, noise_law=law)
+    return replace(_selected(prepared, [uneven.targets], rng)[0], noise_law=uneven.law)
 
 
-def _selected(prepared: Prepared, scales: Sequence[Targets], rng: np.random.Generator) -> Selected:
-    """The best fit under one noise for all results, but for what they weigh."""
+def _selected(
+    prepared: Prepared, scales: Sequence[Targets], rng: np.random.Generator
+) -> tuple[Selected, _Compared]:
+    """The best fit if the results have the same noise, but for what they weigh."""
     targets, first = scales[0], prepared.families[0]
     chosen = _chosen(prepared, targets, first, first.typical, rng, COMPARISON_ARMS)
     features = prepared.pool.take(targets.arms[chosen])
     if prepared.n_old:
-        targets, candidates = _compare_old(prepared, scales, features, chosen)
+        compared = _compare_old(prepared, scales, features, chosen)
     else:
-        targets, candidates = _compare(prepared, scales, features, chosen)
+        compared = _compare(prepared, scales, features, chosen)
+    targets, candidates = compared.targets, compared.candidates
     best, factor = (
         best_of(candidates),
         std_factor([replace(each.fit, score=each.score) for each in candidates]),
     )
     if len(targets.arms) <= COMPARISON_ARMS:
-        return Selected(best.fit, targets, factor, chosen)
+        return Selected(best.fit, targets, factor), compared
     many = _chosen(prepared, targets, best.fit.family, best.fit.log_scales, rng, MAX_ARMS)
     features = prepared.pool.take(targets.arms[many])
     refitted = best.refit(features, _observations(targets, many), scored=False)
-    return Selected(refitted, targets, factor, chosen)
+    return Selected(refitted, targets, factor), compared
 
 
-def _compare(
-    prepared: Prepared, scales: Sequence[Targets], features: Any, chosen: Ints
-) -> tuple[Targets, list[Candidate]]:
+@dataclass(frozen=True)
+class _Compared:
+    """The scale with the highest score, all candidates under it, and one candidate under each scale."""
+
+    targets: Targets
+    candidates: list[Candidate]
+    under_scales: list[tuple[Targets, Candidate]]
+    score: float
+    chosen: Ints
+
+
+@dataclass(frozen=True)
+class _Uneven:
+    """Targets that do not assume a constant noise in the units of the rewards, weighed by a law if any.
+
+    Without a law, the noise is constant on the scale of the targets. `score` is that of a density of the
+    rewards.
+    """
+
+    targets: Targets
+    law: NoiseLaw | None
+    score: float
+
+
+def _uneven(prepared: Prepared, compared: _Compared) -> _Uneven | None:
+    """The scale and the law with the highest score, if it is clearly higher than that of a constant noise."""
+    if not (compared.targets.results > 1).any():
+        return None
+    found = [
+        each
+        for under in compared.under_scales
+        for each in _without_and_with_law(prepared, *under, compared.chosen)
+    ]
+    best = max(found, key=lambda each: each.score)
+    return best if best.score > compared.score + CLEARLY else None
+
+
+def _without_and_with_law(
+    prepared: Prepared, targets: Targets, candidate: Candidate, chosen: Ints
+) -> list[_Uneven]:
+    """A scale if the noise is constant on it, and with the law that the scatters there speak for."""
+    targets, features = targets.with_own_scatters(), prepared.pool.take(targets.arms[chosen])
+
+    def fitted(seen: Targets) -> Fit:
+        return candidate.refit(features, _observations(seen, chosen), scored=True)
+
+    fit = fitted(targets)
+    found = [_Uneven(targets, None, _scale_score(targets, fit, chosen))]
+    law = find_law(fit, targets, chosen, prepared.pool)
+    if law is not None:
+        weighed, surplus = law.on(targets, prepared.pool), law.log_weights(targets, chosen, prepared.pool)
+        found.append(_Uneven(weighed, law, _scale_score(weighed, fitted(weighed), chosen) - surplus))
+    return found
+
+
+def _scale_score(targets: Targets, fit: Fit, chosen: Ints) -> float:
+    """The score as that of a density of the rewards, whatever their scale (theory §8.3)."""
+    charge = 0.5 * targets.transform.n_shapes * math.log(len(chosen))  # as in the BIC
+    return fit.score + float(targets.results[chosen] @ targets.log_slopes[chosen]) - charge
+
+
+def _compare(prepared: Prepared, scales: Sequence[Targets], features: Any, chosen: Ints) -> _Compared:
     """The scale with the highest evidence, and all candidates fitted under it.
 
     The first scale is compared under its best candidate with the others under the same family, each fitted
@@ -97,30 +154,30 @@ def _compare(
     def fitted(targets: Targets) -> list[Candidate]:
         return _fit_candidates(prepared, features, _observations(targets, chosen), per_feature)
 
-    def score(targets: Targets, fit: Fit) -> float:
-        charge = 0.5 * targets.transform.n_shapes * math.log(len(chosen))  # as in the BIC
-        return fit.score + float(targets.results[chosen] @ targets.log_slopes[chosen]) - charge
-
-    candidates, winner = fitted(scales[0]), scales[0]
+    candidates = fitted(scales[0])
     best = best_of(candidates)
-    highest = score(scales[0], best.fit)
+    under = [(scales[0], best)]
     for targets in scales[1:]:
-        found = score(targets, best.refit(features, _observations(targets, chosen), scored=True))
-        if found > highest:
-            winner, highest = targets, found
-    return winner, candidates if winner is scales[0] else fitted(winner)
+        refitted = best.refit(features, _observations(targets, chosen), scored=True)
+        under.append((targets, replace(best, fit=refitted)))
+    scores = [_scale_score(targets, each.fit, chosen) for targets, each in under]
+    place = max(range(len(scores)), key=scores.__getitem__)
+    winner = scales[place]
+    return _Compared(winner, candidates if place == 0 else fitted(winner), under, scores[place], chosen)
 
 
-def _compare_old(
-    prepared: Prepared, scales: Sequence[Targets], features: Any, chosen: Ints
-) -> tuple[Targets, list[Candidate]]:
+def _compare_old(prepared: Prepared, scales: Sequence[Targets], features: Any, chosen: Ints) -> _Compared:
     """The same without old results, and the best of these candidates with them."""
     width = prepared.pool.n_features - prepared.n_old
     families = tuple(family.family for family in prepared.families if isinstance(family, WithOldResults))
     plain = replace(prepared, families=families, n_old=0)
-    targets, candidates = _compare(plain, scales, features[:, :width], chosen)
-    more = with_old(candidates, width, prepared.n_old, features, _observations(targets, chosen))
-    return targets, [*(without_old(each, width) for each in candidates), *more]
+    found = _compare(plain, scales, features[:, :width], chosen)
+    more = with_old(found.candidates, width, prepared.n_old, features, _observations(found.targets, chosen))
+    return replace(
+        found,
+        candidates=[*(without_old(each, width) for each in found.candidates), *more],
+        under_scales=[(targets, without_old(each, width)) for targets, each in found.under_scales],
+    )
 
 
 def _fit_candidates(

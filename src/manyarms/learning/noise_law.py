@@ -73,7 +73,17 @@ class NoiseLaw:
     def on(self, targets: Targets, pool: Pool) -> Targets:
         """The same targets with each result of an arm counted as 1/h measurements; stated noise is kept."""
         h = np.where(targets.stated > 0, 1.0, self.factors(pool.take(targets.arms)))
-        return replace(targets, counts=targets.counts / h, scatters=targets.scatters / h)
+        return replace(targets, counts=targets.counts / h, scatters=targets.own_scatters / h)
+
+    def log_weights(self, targets: Targets, chosen: Ints, pool: Pool) -> float:
+        """What the score of the weighed targets is too large by: ½ log h for each result that entered it.
+
+        A density of a result has the factor h^(−½). That of an average of n results contains one of them.
+        """
+        logs = np.log(np.where(targets.stated > 0, 1.0, self.factors(pool.take(targets.arms))))
+        entered = targets.results - 1.0
+        entered[chosen] += 1.0
+        return 0.5 * float(entered @ logs)
 
     def describe(self) -> dict[str, Any]:
         """Plain data and arrays for a saved run; `law_from` reads it back."""
@@ -107,7 +117,7 @@ def find_law(fit: Fit, targets: Targets, chosen: Ints, pool: Pool) -> NoiseLaw |
     `fit` is under a constant noise; modelled values are predicted from the targets at the places `chosen`.
     """
     repeated = np.flatnonzero((targets.results > 1) & (targets.stated == 0))
-    if fit.outcome == PRIOR or len(repeated) < FEWEST or not targets.scatters[repeated].any():
+    if fit.outcome == PRIOR or len(repeated) < FEWEST or not targets.own_scatters[repeated].any():
         return None
     value = _modelled_value(fit, targets, chosen, pool)
     places = _spread_out(repeated, value(pool.take(targets.arms[repeated])))
@@ -137,7 +147,7 @@ def _most_likely(
 ) -> tuple[Expansion | None, str]:
     """The shape of log h with the highest evidence at these arms; None for a constant."""
     features, freedom = pool.take(targets.arms[places]), targets.results[places] - 1.0
-    scatters = targets.scatters[places] * (freedom.sum() / targets.scatters[places].sum())
+    scatters = targets.own_scatters[places] * (freedom.sum() / targets.own_scatters[places].sum())
     values, kernel = value(features), fit.family.kernel(fit.log_scales)
     spread = float(values.std()) or 1.0
     z = (values - values.mean()) / spread
