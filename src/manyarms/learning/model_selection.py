@@ -8,7 +8,6 @@ scores of different scales densities of the same rewards (theory §8.3).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,11 +15,13 @@ from typing import Any
 import numpy as np
 
 from manyarms.learning.candidate import EVALUATIONS, Candidate, best_of
+from manyarms.learning.compared import Compared, observations_at, scale_score
 from manyarms.learning.fit_subset import MAX_ARMS, choose_subset
 from manyarms.learning.kernel_families import Family
 from manyarms.learning.map_fit import NOISE_BOUNDS, Fit, HyperPrior, fit, second_mode
 from manyarms.learning.marginal_likelihood import Observations
-from manyarms.learning.noise_law import CLEARLY, NoiseLaw, find_law
+from manyarms.learning.noise_law import NoiseLaw
+from manyarms.learning.noise_selection import uneven_noise
 from manyarms.learning.old_family import WithOldResults, with_old, without_old
 from manyarms.learning.parameter_uncertainty import std_factor
 from manyarms.learning.plateau import without_spent
@@ -52,7 +53,7 @@ def select(prepared: Prepared, scales: Sequence[Targets], rng: np.random.Generat
     least = NOISE_BOUNDS[0] if prepared.least_noise is None else prepared.least_noise
     scales = [replace(scale, noise_floor=max(scale.noise_floor, least)) for scale in without_spent(scales)]
     found, compared = _selected(prepared, scales, rng)
-    uneven = None if prepared.constant_noise else _uneven(prepared, compared)
+    uneven = None if prepared.constant_noise else uneven_noise(prepared.pool, compared)
     if uneven is None:
         return found
     return replace(_selected(prepared, [uneven.targets], rng)[0], noise_law=uneven.law)
@@ -60,7 +61,7 @@ def select(prepared: Prepared, scales: Sequence[Targets], rng: np.random.Generat
 
 def _selected(
     prepared: Prepared, scales: Sequence[Targets], rng: np.random.Generator
-) -> tuple[Selected, _Compared]:
+) -> tuple[Selected, Compared]:
     """The best fit if the results have the same noise, but for what they weigh."""
     targets, first = scales[0], prepared.families[0]
     chosen = _chosen(prepared, targets, first, first.typical, rng, COMPARISON_ARMS)
@@ -78,72 +79,11 @@ def _selected(
         return Selected(best.fit, targets, factor), compared
     many = _chosen(prepared, targets, best.fit.family, best.fit.log_scales, rng, MAX_ARMS)
     features = prepared.pool.take(targets.arms[many])
-    refitted = best.refit(features, _observations(targets, many), scored=False)
+    refitted = best.refit(features, observations_at(targets, many), scored=False)
     return Selected(refitted, targets, factor), compared
 
 
-@dataclass(frozen=True)
-class _Compared:
-    """The scale with the highest score, all candidates under it, and one candidate under each scale."""
-
-    targets: Targets
-    candidates: list[Candidate]
-    under_scales: list[tuple[Targets, Candidate]]
-    score: float
-    chosen: Ints
-
-
-@dataclass(frozen=True)
-class _Uneven:
-    """Targets that do not assume a constant noise in the units of the rewards, weighed by a law if any.
-
-    Without a law, the noise is constant on the scale of the targets. `score` is that of a density of the
-    rewards.
-    """
-
-    targets: Targets
-    law: NoiseLaw | None
-    score: float
-
-
-def _uneven(prepared: Prepared, compared: _Compared) -> _Uneven | None:
-    """The scale and the law with the highest score, if it is clearly higher than that of a constant noise."""
-    if not (compared.targets.results > 1).any():
-        return None
-    found = [
-        each
-        for under in compared.under_scales
-        for each in _without_and_with_law(prepared, *under, compared.chosen)
-    ]
-    best = max(found, key=lambda each: each.score)
-    return best if best.score > compared.score + CLEARLY else None
-
-
-def _without_and_with_law(
-    prepared: Prepared, targets: Targets, candidate: Candidate, chosen: Ints
-) -> list[_Uneven]:
-    """A scale if the noise is constant on it, and with the law that the scatters there speak for."""
-    targets, features = targets.with_own_scatters(), prepared.pool.take(targets.arms[chosen])
-
-    def fitted(seen: Targets) -> Fit:
-        return candidate.refit(features, _observations(seen, chosen), scored=True)
-
-    fit = fitted(targets)
-    found = [_Uneven(targets, None, _scale_score(targets, fit, chosen))]
-    law = find_law(fit, targets, chosen, prepared.pool)
-    if law is not None:
-        weighed, surplus = law.on(targets, prepared.pool), law.log_weights(targets, chosen, prepared.pool)
-        found.append(_Uneven(weighed, law, _scale_score(weighed, fitted(weighed), chosen) - surplus))
-    return found
-
-
-def _scale_score(targets: Targets, fit: Fit, chosen: Ints) -> float:
-    """The score as that of a density of the rewards, whatever their scale (theory §8.3)."""
-    charge = 0.5 * targets.transform.n_shapes * math.log(len(chosen))  # as in the BIC
-    return fit.score + float(targets.results[chosen] @ targets.log_slopes[chosen]) - charge
-
-
-def _compare(prepared: Prepared, scales: Sequence[Targets], features: Any, chosen: Ints) -> _Compared:
+def _compare(prepared: Prepared, scales: Sequence[Targets], features: Any, chosen: Ints) -> Compared:
     """The scale with the highest evidence, and all candidates fitted under it.
 
     The first scale is compared under its best candidate with the others under the same family, each fitted
@@ -152,27 +92,27 @@ def _compare(prepared: Prepared, scales: Sequence[Targets], features: Any, chose
     per_feature = len(scales[0].arms) >= MIN_ARMS_PER_FEATURE
 
     def fitted(targets: Targets) -> list[Candidate]:
-        return _fit_candidates(prepared, features, _observations(targets, chosen), per_feature)
+        return _fit_candidates(prepared, features, observations_at(targets, chosen), per_feature)
 
     candidates = fitted(scales[0])
     best = best_of(candidates)
     under = [(scales[0], best)]
     for targets in scales[1:]:
-        refitted = best.refit(features, _observations(targets, chosen), scored=True)
+        refitted = best.refit(features, observations_at(targets, chosen), scored=True)
         under.append((targets, replace(best, fit=refitted)))
-    scores = [_scale_score(targets, each.fit, chosen) for targets, each in under]
+    scores = [scale_score(targets, each.fit, chosen) for targets, each in under]
     place = max(range(len(scores)), key=scores.__getitem__)
     winner = scales[place]
-    return _Compared(winner, candidates if place == 0 else fitted(winner), under, scores[place], chosen)
+    return Compared(winner, candidates if place == 0 else fitted(winner), under, scores[place], chosen)
 
 
-def _compare_old(prepared: Prepared, scales: Sequence[Targets], features: Any, chosen: Ints) -> _Compared:
+def _compare_old(prepared: Prepared, scales: Sequence[Targets], features: Any, chosen: Ints) -> Compared:
     """The same without old results, and the best of these candidates with them."""
     width = prepared.pool.n_features - prepared.n_old
     families = tuple(family.family for family in prepared.families if isinstance(family, WithOldResults))
     plain = replace(prepared, families=families, n_old=0)
     found = _compare(plain, scales, features[:, :width], chosen)
-    more = with_old(found.candidates, width, prepared.n_old, features, _observations(found.targets, chosen))
+    more = with_old(found.candidates, width, prepared.n_old, features, observations_at(found.targets, chosen))
     return replace(
         found,
         candidates=[*(without_old(each, width) for each in found.candidates), *more],
@@ -235,12 +175,3 @@ def _chosen(
 ) -> Ints:
     """Places in the targets of the arms to fit on."""
     return choose_subset(prepared.pool, family.kernel(log_scales), targets.arms, targets.means, rng, size)
-
-
-def _observations(targets: Targets, chosen: Ints) -> Observations:
-    """The statistics of these arms; replicates of all arms count for the noise."""
-    freedom, scatter = float((targets.results - 1.0).sum()), float(targets.scatters.sum())
-    stated = targets.stated[chosen] if targets.stated.any() else None
-    return Observations(
-        targets.counts[chosen], targets.means[chosen], freedom, scatter, targets.noise_floor, stated
-    )
