@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from manyarms.campaigns.campaign import Campaign, Issued
-from manyarms.campaigns.explaining import explain
 from manyarms.campaigns.queries import history
 from manyarms.campaigns.results_file import ReportedResult
 from manyarms.campaigns.status import status
@@ -42,7 +41,7 @@ def measured(issued: list[Issued], sign: float = 1.0) -> list[bytes]:
 
 def run(folder: Path, name: str, again: bool, sign: float = 1.0) -> tuple[list[Any], Campaign]:
     """Five batches and a correction; with `again`, every act is that of a new process."""
-    goal = "max" if sign > 0 else "min"
+    goal = "maximise" if sign > 0 else "minimise"
     campaign, log = made(folder, name, **LEARNED, goal=goal), []
     for turn in range(5):
         if again:
@@ -63,18 +62,20 @@ def test_a_kept_model_with_a_law_changes_nothing(tmp_path: Path) -> None:
     warm, kept = run(tmp_path, "warm.db", again=False)
     cold, other = run(tmp_path, "cold.db", again=True)
     assert warm == cold
-    for each in (kept, other):
-        assert each._belief is not None
-        assert each._belief.model.noise_law is not None
-        assert each._belief.model == kept._belief.model
-        each.close()
+    models = [each._belief.model for each in (kept, other)]
+    assert models[0].noise_law is not None
+    assert models[0] == models[1]
+    kept.close()
+    other.close()
 
 
 def test_minimising_finds_the_mirrored_law(tmp_path: Path) -> None:
     high, first = run(tmp_path, "high.db", again=False)
     low, second = run(tmp_path, "low.db", again=False, sign=-1.0)
     assert [each[0] for each in high] == [each[0] for each in low]
-    assert first._belief.model == second._belief.model
+    laws = [each._belief.model.noise_law for each in (first, second)]
+    rows = np.random.default_rng(0).random((20, 2))
+    np.testing.assert_allclose(laws[0].factors(rows), laws[1].factors(rows), rtol=1e-6)
     first.close()
     second.close()
 
@@ -84,8 +85,6 @@ def test_status_and_intervals_say_that_the_noise_differs(tmp_path: Path) -> None
     found = status(campaign)
     assert any("the noise depends on the features of candidates" in each for each in found["assumptions"])
     assert found["model"]["noise_depends_on"] == "features"
-    told = [explain(campaign, [f"arm {arm}"]) for arm in range(3)]
-    assert told
     campaign.close()
     text = cli("status", tmp_path / "c.db").out
     assert "it depends on the features" in " ".join(text.split())

@@ -179,6 +179,58 @@ def test_further_results_of_noisy_arms_are_expected_to_say_less() -> None:
     assert gains[0] < gains[1]  # of the noisiest arms
 
 
+def test_candidates_are_left_out_with_the_noise_of_the_law() -> None:
+    """The predictions of the chart of agreement, one Gaussian process for each arm left out."""
+    opt, _ = repeated(0, "grows 10 times", n_arms=30)
+    model, pairs = opt.model, ma.plots.predicted_data(opt).pairs
+    order = np.argsort(opt.history.arms)
+    arms, averages = opt.history.arms[order], (opt.history.sums / opt.history.counts)[order]
+    X = opt.context.encoded_pool.features[arms]
+    own = model.noise_std**2 * model.noise_law.factors(X) / 3.0
+    C = model.kernel.matrix(X, X) + np.diag(own)
+    y = model.transform.forward(averages) - model.mean
+    for place, pair in enumerate(pairs):
+        rest = np.arange(30) != place
+        mean = C[place, rest] @ np.linalg.solve(C[np.ix_(rest, rest)], y[rest])
+        expected = model.transform.inverse(np.array([mean + model.mean]))[0]
+        assert pair.predicted == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_law_beside_old_results() -> None:
+    here, rng = table(0, "grows 10 times", 160), np.random.default_rng(0)
+    old = ma.PriorResults(here.features[80:], here.values[80:] + 0.3 * rng.normal(size=80))
+    opt = ma.Optimizer(ma.Pool(here.features[:80]), seed=0, prior=old)
+    arms = np.repeat(np.arange(60), 3)
+    opt.tell(arms=arms, rewards=here.values[arms] + here.noise[arms] * rng.normal(size=180))
+    assert opt.model.noise_law is not None
+    factors = opt._looked_ahead().belief.noise_factors(np.arange(80))
+    assert np.corrcoef(np.log(factors), np.log(here.noise[:80]))[0, 1] > 0.8
+
+
+def test_a_law_in_a_box() -> None:
+    """Points of a box are measured three times, with ten times as much noise on one side."""
+    rng = np.random.default_rng(0)
+    opt = ma.Optimizer(ma.Box([0.0, 0.0], [1.0, 1.0]), seed=0)
+    for _ in range(3):
+        batch = opt.ask(10)
+        points = opt.points(batch)
+        for turn in range(3):
+            rewards = np.sin(4 * points[:, 1]) + 0.05 * 10 ** points[:, 0] * rng.normal(size=10)
+            opt.tell(**({"arms": batch.arms} if turn else {"tickets": batch}), rewards=rewards)
+    assert opt.model.noise_law.depends_on == BY_FEATURES
+    assert len(opt.ask(3)) == 3
+
+
+def test_an_estimator_weighs_all_rows_equally() -> None:
+    pytest.importorskip("sklearn")
+    from manyarms.sklearn import SparseGPRegressor
+
+    here, rng = table(0, "grows 10 times", 60), np.random.default_rng(0)
+    X, std = np.repeat(here.features, 3, axis=0), np.repeat(here.noise, 3)
+    fitted = SparseGPRegressor(kernel="auto").fit(X, np.repeat(here.values, 3) + std * rng.normal(size=180))
+    assert fitted.model_.noise_law is None
+
+
 # ---------------------------------------------------------------------- when there is a law
 
 

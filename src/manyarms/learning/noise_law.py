@@ -2,9 +2,10 @@
 
 The variance of the noise of one result of an arm x is σ² h(x) with log h(x) = Σ_j w_j k(x, z_j) − c. Two laws
 are compared with a constant noise: log h is a straight line in the modelled value (its posterior mean under a
-constant noise), or a Gaussian process in the features with the length-scales of the kernel. Both have this
-form. What is compared is the evidence of the scatters of repeated results alone (`scatter_laplace.py`);
-unless they speak clearly for a law, the noise is constant and nothing changes.
+constant noise), or a Gaussian process in the features with the typical length-scales of the kernel family:
+the noise may depend on columns that the rewards do not depend on. Both have this form. What is compared is
+the evidence of the scatters of repeated results alone (`scatter_laplace.py`). Unless they speak clearly for a
+law, the noise is constant and nothing changes (`noise_selection.py`).
 
 A result of an arm x counts as 1/h(x) measurements. So the fit, the posterior and everything else that knows
 results of different weight needs no formula of its own.
@@ -148,7 +149,7 @@ def _most_likely(
     """The shape of log h with the highest evidence at these arms; None for a constant."""
     features, freedom = pool.take(targets.arms[places]), targets.results[places] - 1.0
     scatters = targets.own_scatters[places] * (freedom.sum() / targets.own_scatters[places].sum())
-    values, kernel = value(features), fit.family.kernel(fit.log_scales)
+    values, kernel = value(features), fit.family.kernel(fit.family.typical)
     spread = float(values.std()) or 1.0
     z = (values - values.mean()) / spread
     varied = VARIED_SD**2 * np.asarray(kernel.matrix(features, features), np.float64)
