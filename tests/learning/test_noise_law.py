@@ -13,8 +13,9 @@ from scipy import integrate, stats
 import manyarms as ma
 from benchmarks.uneven_noise import table
 from manyarms.learning import LearnedModel, learn, model_from, prepare
+from manyarms.learning.compared import observations_at
 from manyarms.learning.kernel_families import StationaryFamily
-from manyarms.learning.marginal_likelihood import MEAN_VARIANCE, Observations, log_evidence
+from manyarms.learning.marginal_likelihood import MEAN_VARIANCE, log_evidence
 from manyarms.learning.noise_law import BY_FEATURES, BY_VALUE, Expansion, NoiseLaw
 from manyarms.learning.reward_transforms import Standardised, arm_averages, targets
 from manyarms.learning.scatter_laplace import Scatters, laplace
@@ -83,22 +84,27 @@ def some_law(features: np.ndarray) -> NoiseLaw:
 
 
 def test_the_evidence_is_that_of_single_results_with_the_noise_of_the_law() -> None:
-    """Up to a constant of the data; some results state their noise, and some are means of several."""
+    """Up to a constant of the data, which is the same for all parameters and for all laws.
+
+    Some results state their noise, and some are means of several measurements.
+    """
     rng = np.random.default_rng(0)
     X, arms, rewards = rng.normal(size=(12, 2)), rng.integers(12, size=40), rng.normal(size=40)
     kind = rng.integers(3, size=40)
     noise = OwnNoise(np.where(kind == 2, 4.0, 1.0), np.where(kind == 1, 0.4, np.nan))
     history, law = History(12).recorded(arms, rewards, noise), some_law(X)
-    seen = law.on(targets(history, Standardised()), ma.Pool(X))
-    freedom, scatter = float((seen.results - 1).sum()), float(seen.scatters.sum())
-    observations = Observations(seen.counts, seen.means, freedom, scatter, 0.0, seen.stated)
-    features, differences = X[arm_averages(history).arms], []
-    for signal, learned, theta in ((1.0, 0.2, 0.3), (2.5, 0.05, -0.5), (0.4, 3.0, 1.0)):
-        found = log_evidence(FAMILY.covariance_on(features)(np.array([theta])), signal, learned, observations)
-        own = np.where(kind == 1, 0.4**2, learned * law.factors(X[arms]) / noise.replicates)
-        C = signal * FAMILY.kernel(np.array([theta])).matrix(X[arms], X[arms]) + MEAN_VARIANCE + np.diag(own)
-        plain = -0.5 * (rewards @ np.linalg.solve(C, rewards) + np.linalg.slogdet(2 * np.pi * C)[1])
-        differences.append(found.value - plain)
+    unweighed, pool, differences = targets(history, Standardised()), ma.Pool(X), []
+    everything, features = np.arange(len(unweighed.arms)), X[arm_averages(history).arms]
+    for used in (law, replace(law, centre=1.0, high=2.0)):
+        seen = observations_at(used.on(unweighed, pool), everything)
+        surplus = used.log_weights(unweighed, everything, pool)
+        for signal, learned, theta in ((1.0, 0.2, 0.3), (2.5, 0.05, -0.5), (0.4, 3.0, 1.0)):
+            found = log_evidence(FAMILY.covariance_on(features)(np.array([theta])), signal, learned, seen)
+            own = np.where(kind == 1, 0.4**2, learned * used.factors(X[arms]) / noise.replicates)
+            K = FAMILY.kernel(np.array([theta])).matrix(X[arms], X[arms])
+            C = signal * K + MEAN_VARIANCE + np.diag(own)
+            plain = -0.5 * (rewards @ np.linalg.solve(C, rewards) + np.linalg.slogdet(2 * np.pi * C)[1])
+            differences.append(found.value - surplus - plain)
     np.testing.assert_allclose(differences, differences[0], atol=1e-7)
 
 
@@ -274,6 +280,14 @@ def test_the_law_is_recovered(kind: str, depends_on: str) -> None:
         found = 0.5 * (model.transform.inverse(middle + std) - model.transform.inverse(middle - std))
         errors = np.log(found / here.noise)
         assert np.sqrt(np.mean(errors**2)) < 0.3 < 0.5 < np.log(here.noise).std()
+
+
+@pytest.mark.parametrize("seed", [90, 103])
+def test_a_law_that_undoes_a_wrong_scale_is_not_used(seed: int) -> None:
+    """Constant noise; the averages are a little skewed, and a law repairs what a bent scale does to it."""
+    model = learned(seed, "constant", n_arms=40)
+    assert model.noise_law is None
+    assert isinstance(model.transform, Standardised)
 
 
 def test_few_repeated_results_say_nothing() -> None:

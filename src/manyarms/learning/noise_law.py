@@ -118,10 +118,12 @@ def find_law(fit: Fit, targets: Targets, chosen: Ints, pool: Pool) -> NoiseLaw |
     `fit` is under a constant noise; modelled values are predicted from the targets at the places `chosen`.
     """
     repeated = np.flatnonzero((targets.results > 1) & (targets.stated == 0))
-    if fit.outcome == PRIOR or len(repeated) < FEWEST or not targets.own_scatters[repeated].any():
+    if fit.outcome == PRIOR or len(repeated) < FEWEST:
         return None
     value = _modelled_value(fit, targets, chosen, pool)
     places = _spread_out(repeated, value(pool.take(targets.arms[repeated])))
+    if not targets.own_scatters[places].any():
+        return None
     shape, depends_on = _most_likely(fit, targets, places, value, pool)
     return None if shape is None else _law(shape, targets, pool, depends_on)
 
