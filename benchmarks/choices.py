@@ -116,7 +116,7 @@ def _optimizer(
 ) -> ma.Optimizer:
     """A new run that has been given all results so far."""
     optimizer = ma.Optimizer(prepared.pool, _policy(setting, model), seed, repeats=setting.repeats)
-    seen = model.targets(history)
+    seen = model.targets(history, prepared.pool)
     times = seen.counts.astype(int)
     optimizer.tell(arms=np.repeat(seen.arms, times), rewards=np.repeat(seen.means, times))
     return optimizer

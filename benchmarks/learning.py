@@ -27,7 +27,7 @@ def _predicted(
     pool: ma.Pool, model: LearnedModel, history: History, arms: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation of the next reward at these arms, on the model's scale."""
-    seen = model.targets(history)
+    seen = model.targets(history, pool)
     policy = ma.GPUCB if len(history) <= EXACT else ma.BBKB
     optimizer = ma.Optimizer(pool, policy(kernel=model.kernel, noise_std=model.noise_std, width=1.0))
     optimizer.tell(arms=seen.arms, rewards=seen.means)

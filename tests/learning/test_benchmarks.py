@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import Row, decisions, encodings, further, learning
+from benchmarks import Row, decisions, encodings, further, learning, uneven_noise
 from manyarms import Pool
 from manyarms.errors import MissingDataError
 
 
-@pytest.mark.parametrize("benchmark", learning.BENCHMARKS)
+@pytest.mark.parametrize("benchmark", [*learning.BENCHMARKS, *uneven_noise.BENCHMARKS])
 def test_learning_gives_rows(benchmark) -> None:
     rows = benchmark(True)
     assert rows

@@ -85,7 +85,7 @@ def test_units_of_the_rewards_come_back() -> None:
     model = learned(FEATURES, np.arange(100), rewards)
     history = History(400)
     history.add(np.arange(100), rewards)
-    seen, X = model.targets(history), FEATURES
+    seen, X = model.targets(history, Pool(FEATURES)), FEATURES
     mean, variance = oracle.predict(model.kernel, X[seen.arms], seen.means, model.ridge, X[100:200])
     middle, low, high = model.in_user_units(mean, np.sqrt(variance), width=1.645)
     truth = 1e6 + 1e3 * np.sin(X[100:200, 0])

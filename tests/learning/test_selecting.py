@@ -9,6 +9,7 @@ import pytest
 
 import manyarms as ma
 from manyarms.learning import prepare
+from manyarms.learning.compared import observations_at
 from manyarms.learning.kernel_families import TanimotoFamily
 from manyarms.learning.map_fit import PRIOR, Start, fit, prior_fit, second_mode
 from manyarms.learning.marginal_likelihood import LogEvidence, Observations, log_evidence
@@ -19,7 +20,6 @@ from manyarms.learning.model_selection import (
     Candidate,
     _chosen,
     _fit_candidates,
-    _observations,
     select,
 )
 from manyarms.learning.reward_transforms import fit_transforms, targets
@@ -45,7 +45,7 @@ def told(n: int, function: str, seed: int, levels: bool = False):
 
 def _subset(prepared, seen, family, log_scales, rng, size) -> tuple[np.ndarray, Observations]:
     chosen = _chosen(prepared, seen, family, log_scales, rng, size)
-    return prepared.pool.take(seen.arms[chosen]), _observations(seen, chosen)
+    return prepared.pool.take(seen.arms[chosen]), observations_at(seen, chosen)
 
 
 def candidates(prepared, seen) -> tuple[np.ndarray, object, list[Candidate]]:

@@ -159,7 +159,7 @@ def loaded_by_the_import() -> set[str]:
 def test_import_is_light() -> None:
     """How long an import takes depends on the machine; what it loads does not, and decides how long.
 
-    Today 138 modules of this package and 49 of the standard library, about 0.1 s with those of numpy. The
+    Today 162 modules of this package and 49 of the standard library, about 0.1 s with those of numpy. The
     bounds leave room for a few more, and for another version of Python.
     """
     loaded = loaded_by_the_import()
@@ -168,5 +168,5 @@ def test_import_is_light() -> None:
     assert "manyarms.pool.pool" in own
     assert not loaded & set(HEAVY), "imported at first use only"
     assert not loaded - own - standard, "numpy is the only other library that an import needs"
-    assert len(own) <= 160, sorted(own)
+    assert len(own) <= 170, sorted(own)
     assert len(standard) <= 70, sorted(standard)

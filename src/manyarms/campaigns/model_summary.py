@@ -24,7 +24,8 @@ def model_facts(
 
     Columns are sorted by influence. Length-scales are given in units of the column's scale, which makes them
     comparable. Signal and noise are given in standard deviations of the modelled values. The noise is also
-    given in the user's units, for values near the middle, once there are results.
+    given in the user's units, for values near the middle, once there are results. If it differs between
+    candidates, it is that of an average one.
     """
     kernel = model.kernel
     assert isinstance(kernel, Scale)
@@ -35,6 +36,7 @@ def model_facts(
         "signal_std": math.sqrt(kernel.variance),
         "noise_std": model.noise_std,
         "noise_in_units": 0.5 * float(high - low) if model.n_pulls else None,
+        "noise_depends_on": None if model.noise_law is None else model.noise_law.depends_on,
         "transform": model.transform.describe()["transform"],
         "results": model.n_pulls,
         "candidates": model.n_unique,
@@ -105,7 +107,11 @@ def model_lines(found: dict[str, Any] | None) -> list[tuple[str, str]]:
     if found["lengthscales"]:
         lines.append(("length-scales", _named(found["lengthscales"])))
     lines.append(("signal", f"{found['signal_std']:.3g} standard deviations of the modelled values"))
-    lines.append(("noise", f"{noise} near the median value"))
+    depends_on = found["noise_depends_on"]
+    where = (
+        f"for an average candidate; it depends on the {depends_on}" if depends_on else "near the median value"
+    )
+    lines.append(("noise", f"{noise} {where}"))
     return [*lines, ("transform", f"{found['transform']}")]
 
 

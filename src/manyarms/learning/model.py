@@ -22,6 +22,7 @@ from manyarms.kernels.describe import describe, from_description
 from manyarms.learning.fit_subset import MAX_ARMS
 from manyarms.learning.map_fit import PRIOR, STOPPED, Fit, prior_fit
 from manyarms.learning.model_selection import Selected, select
+from manyarms.learning.noise_law import NoiseLaw, law_from, law_sentence
 from manyarms.learning.old_family import WithOldResults
 from manyarms.learning.prepared_pool import Prepared
 from manyarms.learning.reward_transforms import (
@@ -35,6 +36,7 @@ from manyarms.learning.reward_transforms import (
     targets,
     transform_from,
 )
+from manyarms.pool.pool import Pool
 from manyarms.posterior.history import History
 from manyarms.support.threads import one_thread
 from manyarms.support.validation import Floats
@@ -56,6 +58,7 @@ class LearnedModel:
     `n_unique` different arms. `assumptions` are sentences about what could not be learned or was decided by a
     rule. `std_factor` multiplies reported posterior standard deviations, because kernel and noise are
     uncertain. `largest_value` is the largest absolute value, on the model's scale, that it was learned from.
+    With a `noise_law`, the noise differs between arms, and `noise_std` is that of an average one of them.
     """
 
     kernel: KernelLike
@@ -70,15 +73,22 @@ class LearnedModel:
     assumptions: tuple[str, ...]
     std_factor: float = 1.0
     largest_value: float = 0.0
+    noise_law: NoiseLaw | None = None
 
     @property
     def ridge(self) -> float:
         """λ = σ², the noise variance."""
         return self.noise_std**2
 
-    def targets(self, history: History) -> Targets:
-        """The history as the posterior conditions on it: transformed, and the constant mean subtracted."""
-        transformed = targets(history, self.transform).by_arm(self.ridge)
+    def targets(self, history: History, pool: Pool) -> Targets:
+        """The history as the posterior conditions on it: transformed, and the constant mean subtracted.
+
+        `pool` is that of `Prepared`.
+        """
+        seen = targets(history, self.transform)
+        if self.noise_law is not None:
+            seen = self.noise_law.on(seen, pool)
+        transformed = seen.by_arm(self.ridge)
         return replace(transformed, means=transformed.means - self.mean)
 
     def in_user_units(self, mean: Floats, std: Floats, width: float = 1.0) -> tuple[Floats, Floats, Floats]:
@@ -103,6 +113,7 @@ class LearnedModel:
             "assumptions": list(self.assumptions),
             "std_factor": self.std_factor,
             "largest_value": self.largest_value,
+            **({} if self.noise_law is None else {"noise_law": self.noise_law.describe()}),
         }
 
 
@@ -114,6 +125,7 @@ def model_from(description: dict[str, Any]) -> LearnedModel:
             "kernel": from_description(description["kernel"]),
             "transform": transform_from(description["transform"]),
             "assumptions": tuple(description["assumptions"]),
+            **({"noise_law": law_from(description["noise_law"])} if "noise_law" in description else {}),
         }
     )
 
@@ -182,10 +194,10 @@ def learn(
         )
         if previous is not None:
             return replace(previous, n_unique=len(history), n_pulls=history.pulls, assumptions=notes)
-    return _model(found, history, (*notes, *_notes(found)))
+    return _model(found, history, (*notes, *_notes(found, prepared.pool)))
 
 
-def _notes(found: Selected) -> tuple[str, ...]:
+def _notes(found: Selected, pool: Pool) -> tuple[str, ...]:
     """Sentences about the scale of the rewards, the search and the noise."""
     observed, notes = found.targets, scale_sentence(found.targets.transform)
     if isinstance(found.fit.family, WithOldResults):
@@ -195,6 +207,8 @@ def _notes(found: Selected) -> tuple[str, ...]:
     if observed.noise_floor > REPORTED_NOISE_FLOOR:
         floor = f"{observed.noise_floor**0.5:.2g}"
         notes = (*notes, f"many results are equal: the noise is assumed to be at least {floor}")
+    if found.noise_law is not None:
+        notes = (*notes, law_sentence(found.noise_law, observed, found.fit.noise, pool))
     if (observed.stated > 0).all():
         return (*notes, "every result has a stated noise: that of a result without one is assumed")
     if not (observed.results > 1).any():
@@ -233,4 +247,5 @@ def _model(found: Selected, history: History, assumptions: tuple[str, ...]) -> L
         assumptions=assumptions,
         std_factor=found.std_factor,
         largest_value=float(np.abs(observed.means).max(initial=0.0)),
+        noise_law=found.noise_law,
     )

@@ -8,7 +8,6 @@ scores of different scales densities of the same rewards (theory §8.3).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,10 +16,13 @@ import numpy as np
 
 from manyarms.learning.by_category import by_category
 from manyarms.learning.candidate import EVALUATIONS, Candidate, best_of
+from manyarms.learning.compared import Compared, observations_at, scale_score
 from manyarms.learning.fit_subset import MAX_ARMS, choose_subset
 from manyarms.learning.kernel_families import Family
 from manyarms.learning.map_fit import NOISE_BOUNDS, Fit, HyperPrior, fit, second_mode
 from manyarms.learning.marginal_likelihood import Observations
+from manyarms.learning.noise_law import NoiseLaw
+from manyarms.learning.noise_selection import uneven_noise
 from manyarms.learning.old_family import WithOldResults, with_old, without_old
 from manyarms.learning.parameter_uncertainty import std_factor
 from manyarms.learning.plateau import without_spent
@@ -36,38 +38,53 @@ SHORT_SCALES_SHIFT = -1.2  # added to the typical log length-scales for the seco
 
 @dataclass(frozen=True)
 class Selected:
-    """The best fit, the targets it was made to, and the factor for its standard deviations."""
+    """The best fit, the targets it was made to, and the factor for its standard deviations.
+
+    With a `noise_law`, the targets are weighed by it.
+    """
 
     fit: Fit
     targets: Targets
     std_factor: float
+    noise_law: NoiseLaw | None = None
 
 
 def select(prepared: Prepared, scales: Sequence[Targets], rng: np.random.Generator) -> Selected:
     """The best fit to these results, which `scales` holds under one or more transforms."""
     least = NOISE_BOUNDS[0] if prepared.least_noise is None else prepared.least_noise
     scales = [replace(scale, noise_floor=max(scale.noise_floor, least)) for scale in without_spent(scales)]
+    found, compared = _selected(prepared, scales, rng)
+    uneven = None if prepared.constant_noise else uneven_noise(prepared.pool, compared)
+    if uneven is None:
+        return found
+    return replace(_selected(prepared, [uneven.targets], rng)[0], noise_law=uneven.law)
+
+
+def _selected(
+    prepared: Prepared, scales: Sequence[Targets], rng: np.random.Generator
+) -> tuple[Selected, Compared]:
+    """The best fit if the results have the same noise, but for what they weigh."""
     targets, first = scales[0], prepared.families[0]
     chosen = _chosen(prepared, targets, first, first.typical, rng, COMPARISON_ARMS)
     features = prepared.pool.take(targets.arms[chosen])
     if prepared.n_old:
-        targets, candidates = _compare_old(prepared, scales, features, chosen)
+        compared = _compare_old(prepared, scales, features, chosen)
     else:
-        targets, candidates = _compare(prepared, scales, features, chosen)
+        compared = _compare(prepared, scales, features, chosen)
+    targets, candidates = compared.targets, compared.candidates
     best, factor = (
         best_of(candidates),
         std_factor([replace(each.fit, score=each.score) for each in candidates]),
     )
     if len(targets.arms) <= COMPARISON_ARMS:
-        return Selected(best.fit, targets, factor)
-    chosen = _chosen(prepared, targets, best.fit.family, best.fit.log_scales, rng, MAX_ARMS)
-    features = prepared.pool.take(targets.arms[chosen])
-    return Selected(best.refit(features, _observations(targets, chosen), scored=False), targets, factor)
+        return Selected(best.fit, targets, factor), compared
+    many = _chosen(prepared, targets, best.fit.family, best.fit.log_scales, rng, MAX_ARMS)
+    features = prepared.pool.take(targets.arms[many])
+    refitted = best.refit(features, observations_at(targets, many), scored=False)
+    return Selected(refitted, targets, factor), compared
 
 
-def _compare(
-    prepared: Prepared, scales: Sequence[Targets], features: Any, chosen: Ints
-) -> tuple[Targets, list[Candidate]]:
+def _compare(prepared: Prepared, scales: Sequence[Targets], features: Any, chosen: Ints) -> Compared:
     """The scale with the highest evidence, and all candidates fitted under it.
 
     The first scale is compared under its best candidate with the others under the same family, each fitted
@@ -76,36 +93,36 @@ def _compare(
     per_feature = len(scales[0].arms) >= MIN_ARMS_PER_FEATURE
 
     def fitted(targets: Targets) -> list[Candidate]:
-        return _fit_candidates(prepared, features, _observations(targets, chosen), per_feature)
+        return _fit_candidates(prepared, features, observations_at(targets, chosen), per_feature)
 
-    def score(targets: Targets, fit: Fit) -> float:
-        charge = 0.5 * targets.transform.n_shapes * math.log(len(chosen))  # as in the BIC
-        return fit.score + float(targets.results[chosen] @ targets.log_slopes[chosen]) - charge
-
-    candidates, winner = fitted(scales[0]), scales[0]
+    candidates = fitted(scales[0])
     best = best_of(candidates)
-    highest = score(scales[0], best.fit)
+    under = [(scales[0], best)]
     for targets in scales[1:]:
-        found = score(targets, best.refit(features, _observations(targets, chosen), scored=True))
-        if found > highest:
-            winner, highest = targets, found
-    if winner is not scales[0]:
+        refitted = best.refit(features, observations_at(targets, chosen), scored=True)
+        under.append((targets, replace(best, fit=refitted)))
+    scores = [scale_score(targets, each.fit, chosen) for targets, each in under]
+    place = max(range(len(scores)), key=scores.__getitem__)
+    winner = scales[place]
+    if place:
         candidates = fitted(winner)
     if per_feature and prepared.ways:
-        candidates += by_category(prepared.ways, features, _observations(winner, chosen), candidates)
-    return winner, candidates
+        candidates += by_category(prepared.ways, features, observations_at(winner, chosen), candidates)
+    return Compared(winner, candidates, under, scores[place], chosen)
 
 
-def _compare_old(
-    prepared: Prepared, scales: Sequence[Targets], features: Any, chosen: Ints
-) -> tuple[Targets, list[Candidate]]:
+def _compare_old(prepared: Prepared, scales: Sequence[Targets], features: Any, chosen: Ints) -> Compared:
     """The same without old results, and the best of these candidates with them."""
     width = prepared.pool.n_features - prepared.n_old
     families = tuple(family.family for family in prepared.families if isinstance(family, WithOldResults))
     plain = replace(prepared, families=families, n_old=0)
-    targets, candidates = _compare(plain, scales, features[:, :width], chosen)
-    more = with_old(candidates, width, prepared.n_old, features, _observations(targets, chosen))
-    return targets, [*(without_old(each, width) for each in candidates), *more]
+    found = _compare(plain, scales, features[:, :width], chosen)
+    more = with_old(found.candidates, width, prepared.n_old, features, observations_at(found.targets, chosen))
+    return replace(
+        found,
+        candidates=[*(without_old(each, width) for each in found.candidates), *more],
+        under_scales=[(targets, without_old(each, width)) for targets, each in found.under_scales],
+    )
 
 
 def _fit_candidates(
@@ -163,12 +180,3 @@ def _chosen(
 ) -> Ints:
     """Places in the targets of the arms to fit on."""
     return choose_subset(prepared.pool, family.kernel(log_scales), targets.arms, targets.means, rng, size)
-
-
-def _observations(targets: Targets, chosen: Ints) -> Observations:
-    """The statistics of these arms; replicates of all arms count for the noise."""
-    freedom, scatter = float((targets.results - 1.0).sum()), float(targets.scatters.sum())
-    stated = targets.stated[chosen] if targets.stated.any() else None
-    return Observations(
-        targets.counts[chosen], targets.means[chosen], freedom, scatter, targets.noise_floor, stated
-    )

@@ -77,7 +77,7 @@ def old_mean(pool: Pool, features: NDArray[Any], history: History, rng: np.rando
     both = Pool(np.concatenate([features, pool.take(some).astype(features.dtype)]), names=pool.names)
     prepared = prepare(both)
     model = learn(prepared, history.on(both.n_arms), rng)
-    seen = model.targets(history)
+    seen = model.targets(history, prepared.pool)
     chosen = choose_subset(prepared.pool, model.kernel, seen.arms, seen.means, rng, MOST_POINTS)
     points = prepared.pool.take(seen.arms[chosen])
     noisy = model.kernel.matrix(points, points)

@@ -35,6 +35,7 @@ class Prepared:
     variance one; None: 1e-5. `ways` are the ways in which each of the user's columns may be read
     (`column_ways.py`), the usual one first; empty where there is nothing to choose. The last `n_old` columns
     of `pool` hold what old results predict (`old_results.py`); everything else here is about those before.
+    With `constant_noise`, no law is looked for by which the noise differs between arms (`noise_law.py`).
     """
 
     pool: Pool
@@ -48,6 +49,7 @@ class Prepared:
     least_noise: float | None = None
     ways: tuple[tuple[Way, ...], ...] = ()
     n_old: int = 0
+    constant_noise: bool = False
 
     @property
     def dimension(self) -> int:

@@ -156,7 +156,7 @@ class Targets:
     of measurements behind the averages, `results` those of separate results, and `stated` the variance of a
     row whose noise was stated, 0 for the others. `log_slopes` are those of the transform at the averages.
     `noise_floor` is the variance hidden by tied averages (`tie_variance`), a lower bound on the noise
-    variance.
+    variance. `own_scatters` are those mapped without the assumption of a constant noise (`noise_law.py`).
     """
 
     transform: Transform
@@ -168,6 +168,11 @@ class Targets:
     noise_floor: float = 0.0
     results: Floats = field(default_factory=lambda: np.empty(0))
     stated: Floats = field(default_factory=lambda: np.empty(0))
+    own_scatters: Floats = field(default_factory=lambda: np.empty(0))
+
+    def with_own_scatters(self) -> Targets:
+        """The same with the scatter of each arm mapped by the chord over itself, not over the usual noise."""
+        return replace(self, scatters=self.own_scatters)
 
     @property
     def sums(self) -> Floats:
@@ -183,7 +188,7 @@ class Targets:
         nothing = np.zeros(len(arms))
         return replace(
             self, arms=arms, counts=counts, means=sums / counts, scatters=nothing, log_slopes=nothing,
-            results=counts, stated=nothing,
+            results=counts, stated=nothing, own_scatters=nothing,
         )  # fmt: skip
 
 
@@ -247,7 +252,19 @@ def targets(history: History, transform: Transform) -> Targets:
         noise_floor=noise_floor,
         results=seen.results,
         stated=mapped_variances(transform, means, seen.stated, noise_floor),
+        own_scatters=mapped if isinstance(transform, NormalScores) else _by_own_chords(transform, seen),
     )
+
+
+def _by_own_chords(transform: Transform, seen: Averages) -> Floats:
+    """The scatters on the model's scale by the chord over ± their own standard deviation.
+
+    For two results this is exactly their scatter there. The chord over the usual noise of all arms says
+    nothing about an arm with much less noise, and may leave the domain of a logarithm.
+    """
+    std = np.sqrt(seen.scatters / seen.counts)
+    chord = transform.forward(seen.means + std) - transform.forward(seen.means - std)
+    return np.asarray(0.25 * seen.counts * chord**2)
 
 
 def mapped_variances(transform: Transform, rewards: Floats, variances: Floats, floor: float) -> Floats:

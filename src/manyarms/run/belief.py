@@ -124,6 +124,17 @@ class Belief:
         """Posterior standard deviations to report: wider where kernel and noise are learned, not known."""
         return np.asarray(self.std_factor * np.sqrt(self.state.ridge * leverage))
 
+    def noise_factors(self, arms: Ints) -> Floats:
+        """The noise variance of a result of each of these arms, in units of the ridge (theory §8.15)."""
+        if self.model is None or self.model.noise_law is None:
+            return np.ones(len(arms))
+        return self.model.noise_law.factors(self.process.pool.take(arms))
+
+    def noise(self, arms: Ints) -> Floats:
+        """The standard deviation of the noise of a result of each of these arms, on the model's scale."""
+        assert self.policy.noise_std is not None
+        return np.asarray(self.policy.noise_std * np.sqrt(self.noise_factors(arms)))
+
     def at(self, state: PosteriorState, memory: Memory) -> Belief:
         """The belief after feedback, with this posterior state and memory."""
         prior = None if self.prior is None else self.prior.at(state)

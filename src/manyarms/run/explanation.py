@@ -119,14 +119,9 @@ def explained(
 
 def _predictions(context: RunContext, belief: Belief, arms: Ints) -> list[dict[str, float]]:
     """Mean, standard deviation and the ends of the prediction interval of each arm."""
-    known, noise, scale = (
-        belief.state.at(arms),
-        belief.policy.noise_std,
-        RewardScale(belief.model, context.sign),
-    )
-    assert noise is not None
+    known, scale = belief.state.at(arms), RewardScale(belief.model, context.sign)
     std = belief.std(known.leverage)
-    reach = NormalDist().inv_cdf(0.5 + 0.5 * SHARE) * np.hypot(std, noise)
+    reach = NormalDist().inv_cdf(0.5 + 0.5 * SHARE) * np.hypot(std, belief.noise(arms))
     figures = *scale.spread(known.mean, std), *scale.interval(known.mean - reach, known.mean + reach)
     names = ("mean", "std", "lower", "upper")
     return [dict(zip(names, row, strict=True)) for row in np.transpose(figures).tolist()]

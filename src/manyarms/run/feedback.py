@@ -55,7 +55,7 @@ def with_feedback(context: RunContext, state: RunState) -> RunState:
         waiting = sorted(state.waiting, key=lambda result: result.order)
         arms = np.array([result.arm for result in waiting], dtype=np.int64)
         values = RewardScale(belief.model).values(np.array([result.utility for result in waiting]))
-        weights = _weights(belief, waiting)
+        weights = _weights(belief, arms, waiting)
         rng = context.streams.at("inducing", state.n_feedbacks)
         belief = conditioned(belief, arms, values, weights, rng)
     return changed(
@@ -63,9 +63,9 @@ def with_feedback(context: RunContext, state: RunState) -> RunState:
     )
 
 
-def _weights(belief: Belief, results: Sequence[ToldResult]) -> Floats:
-    """The weight of each result in V: σ²/v where a learned model has the noise σ² and v was stated."""
-    weights = np.array([result.weight for result in results])
+def _weights(belief: Belief, arms: Ints, results: Sequence[ToldResult]) -> Floats:
+    """The weight of each result in V: σ²/v where a learned model has the noise σ², and the result v."""
+    weights = np.array([result.weight for result in results]) / belief.noise_factors(arms)
     stated = np.array([(result.noise_std or 0.0) ** 2 for result in results])
     if belief.model is None or not stated.any():
         return weights
@@ -118,7 +118,9 @@ def relearned(context: RunContext, belief: Belief, history: History) -> Belief:
     model = learn(context.prepared, history, rng, previous=belief.model)
     fresh = Belief.initial(context, model)
     fresh = replace(fresh, memory=replace(fresh.memory, norm_bound=belief.memory.norm_bound))
-    return _conditioned_from_scratch(fresh, model.targets(history), belief.state.inducing, rng)
+    return _conditioned_from_scratch(
+        fresh, model.targets(history, fresh.process.pool), belief.state.inducing, rng
+    )
 
 
 def _conditioned_from_scratch(belief: Belief, seen: Targets, basis: Ints, rng: np.random.Generator) -> Belief:

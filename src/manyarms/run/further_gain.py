@@ -77,7 +77,7 @@ def _drawn_gains(belief: Belief, waiting: Ints, new: Ints, rng: np.random.Genera
     arms = np.union1d(_rivals(state), measured)
     mean, covariance = state.at(arms).mean, belief.std_factor**2 * posterior_covariance(belief, arms)
     places = np.searchsorted(arms, measured)
-    effects = _effects(covariance, places, state.ridge)
+    effects = _effects(covariance, places, state.ridge * belief.noise_factors(measured))
     draws = rng.standard_normal((N_DRAWS, len(measured)))
     without = mean + draws[:, : len(waiting)] @ effects[: len(waiting)]
     known = np.isin(arms, np.concatenate([state.arms, waiting]))
@@ -100,14 +100,15 @@ def _rivals(state: PosteriorState) -> Ints:
     return np.union1d(state.arms[np.argsort(-highest, kind="stable")[:MOST_RIVALS]], best)
 
 
-def _effects(covariance: Floats, places: Ints, noise: float) -> Floats:
+def _effects(covariance: Floats, places: Ints, noise: Floats) -> Floats:
     """How much each independent standard normal part of the results moves the mean of each arm: u × arms.
 
-    With L Lᵀ = C_UU + λI, the results are μ_U + L ε, and they move the means by C_·U L⁻ᵀ ε.
+    With L Lᵀ = C_UU + Λ and Λ the variances of their noise, the results are μ_U + L ε, and they move the
+    means by C_·U L⁻ᵀ ε.
     """
     between = covariance[np.ix_(places, places)]
-    size = max(float(np.diag(between).max(initial=0.0)), noise)
-    factor = np.linalg.cholesky(between + (noise + _JITTER * size) * np.eye(len(places)))
+    size = max(float(np.diag(between).max(initial=0.0)), float(noise.max(initial=0.0)))
+    factor = np.linalg.cholesky(between + np.diag(noise + _JITTER * size))
     return np.asarray(forward(np.asarray(factor), covariance[places]))
 
 

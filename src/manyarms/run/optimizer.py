@@ -353,9 +353,9 @@ class Optimizer(OnDomains, Frames, Advice, Spending):
         Returns the lower and the upper ends of the intervals, in reward units.
         """
         belief = self._looked_ahead().belief
-        known, noise = belief.state.at(self.pool.arms_of(arms)), belief.policy.noise_std
-        assert noise is not None
-        middle, std = known.mean, np.hypot(belief.std(known.leverage), noise)
+        places = self.pool.arms_of(arms)
+        known = belief.state.at(places)
+        middle, std = known.mean, np.hypot(belief.std(known.leverage), belief.noise(places))
         reach = NormalDist().inv_cdf(0.5 + 0.5 * probability("share", share)) * std
         return self._scale(belief.model).interval(middle - reach, middle + reach)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,7 @@ class Assumed:
 
 def learned(rows: Floats, places: Ints, y: Floats, rng: np.random.Generator) -> Assumed:
     """Kernel, noise and mean learned from the results; y is only centred and scaled."""
-    prepared = prepare(Pool(rows))
+    prepared = replace(prepare(Pool(rows)), constant_noise=True)  # all rows are weighed equally
     model = learn(prepared, History(len(rows)).added(places, y), rng, rewards="standardise")
     return Assumed(
         kernel=model.kernel,

@@ -153,7 +153,7 @@ def _averages(model: ModelView) -> tuple[Ints, Floats, Floats]:
     state = model.run.state
     history, learned = state.history, state.belief.model
     if learned is not None:
-        targets = learned.targets(history)
+        targets = learned.targets(history, model.run.context.encoded_pool)
         return targets.arms, targets.means, targets.counts
     counts = np.asarray(history.counts, dtype=np.float64)
     return history.arms, history.sums / counts, counts
