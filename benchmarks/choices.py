@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 import manyarms as ma
-from benchmarks import encodings, further, plateaus
+from benchmarks import encodings, further, plateaus, spacing
 from benchmarks import measured as sources
 from manyarms.learning import (
     LearnedModel,
@@ -75,6 +75,8 @@ def problem(name: str) -> Problem:
         features, results = encodings.TABLES[source]()
     elif source in plateaus.TABLES:
         features, results = plateaus.TABLES[source]()
+    elif source in spacing.TABLES:
+        features, results = spacing.TABLES[source]()
     else:
         known = hasattr(sources, source)
         features, results = getattr(sources, source)() if known else further.load(source)
