@@ -104,7 +104,7 @@ def taking_noise_for_signal(smoke: bool) -> list[Row]:
     for name, load in TABLES.items():
         try:
             table = load()
-        except MissingDataError as missing:
+        except (MissingDataError, FileNotFoundError) as missing:
             rows.append(Row(f"noise, {name}", float("nan"), note=f"not run: {missing}"))
             continue
         if smoke:
