@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 import manyarms as ma
-from benchmarks import effects, encodings, further, plateaus
+from benchmarks import effects, encodings, further, plateaus, spacing
 from benchmarks import measured as sources
 from manyarms.learning import (
     LearnedModel,
@@ -77,6 +77,8 @@ def problem(name: str) -> Problem:
         features, results = plateaus.TABLES[source]()
     elif source in effects.TABLES:
         features, results = effects.TABLES[source]()
+    elif source in spacing.TABLES:
+        features, results = spacing.TABLES[source]()
     else:
         known = hasattr(sources, source)
         features, results = getattr(sources, source)() if known else further.load(source)

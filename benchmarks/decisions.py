@@ -6,7 +6,7 @@ the end are those of docs/measurements.md: the share of the top 1 % found, and h
 better than the best one found. Settings named after other libraries (`benchmarks/peer_choices.py`) run only
 when they are requested by name. Pools come from the folder named by MANYARMS_DATA; `generated` needs no
 files. The groups `further` and `validation` are described in `benchmarks/further.py` and come from another
-folder; the groups `encodings`, `effects` and `plateaus` are those of the modules of these names.
+folder; the groups `encodings`, `effects`, `plateaus` and `spacing` are those of the modules of these names.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from benchmarks.effects import TABLES as EFFECTS
 from benchmarks.encodings import TABLES
 from benchmarks.further import CHOSEN_ON, VALIDATION
 from benchmarks.plateaus import TABLES as PLATEAUS
+from benchmarks.spacing import TABLES as SPACING
 
 GROUPS = {
     "further": CHOSEN_ON,
@@ -35,6 +36,7 @@ GROUPS = {
     "encodings": tuple(TABLES),
     "effects": tuple(EFFECTS),
     "plateaus": tuple(PLATEAUS),
+    "spacing": tuple(SPACING),
 }
 CHECKPOINTS = (100, 200, 500, 1000)
 # The budget is part of the key: it determines the size of the design and which batch is the final one.

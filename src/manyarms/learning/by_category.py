@@ -58,6 +58,11 @@ class ByCategory:
         """Those of both parts, and a variance of one half for each."""
         return np.concatenate([self.shared.typical, self.own.typical, [0.0]])
 
+    @property
+    def shortest(self) -> Floats:
+        """Those of both parts, and none of log v."""
+        return np.concatenate([self.shared.shortest, self.own.shortest, [-math.inf]])
+
     def covariance_on(self, features: Any) -> CovarianceAtScales:
         """(1 − w) k_shared + w S k_own with w = v / (1 + v); ∂/∂log v = w (1 − w) (S k_own − k_shared)."""
         shared_at, own_at = self.shared.covariance_on(features), self.own.covariance_on(features)
@@ -99,7 +104,7 @@ def by_category(
     family = _family(best.fit, ways, features)
     if family is None:
         return []
-    prior = _prior(best.prior, family.own.typical)
+    prior = _prior(best.prior, family.own)
     start = _promising(family, prior, best, features, observations)
     if start is None:
         return []
@@ -168,15 +173,17 @@ def _height(found: Fit, prior: HyperPrior) -> float:
     return float(found.evidence - 0.5 * z @ z)
 
 
-def _prior(shared: HyperPrior, typical: Floats) -> HyperPrior:
+def _prior(shared: HyperPrior, own: MixedFamily) -> HyperPrior:
     """The prior of the shared part, with own length-scales and log v before signal and noise."""
 
-    def put(values: Floats, own: Floats, odds: float) -> Floats:
-        return np.concatenate([values[:-2], own, [odds], values[-2:]])
+    def put(values: Floats, of_own: Floats, odds: float) -> Floats:
+        return np.concatenate([values[:-2], of_own, [odds], values[-2:]])
 
+    typical = own.typical
+    shortest = np.maximum(typical - SCALE_REACH, np.minimum(own.shortest, typical))
     return HyperPrior(
         put(shared.centre, typical, 0.0),
         put(shared.sd, np.full(len(typical), SCALE_SD), ODDS_SD),
-        put(shared.lower, typical - SCALE_REACH, -ODDS_REACH),
+        put(shared.lower, shortest, -ODDS_REACH),
         put(shared.upper, typical + SCALE_REACH, ODDS_REACH),
     )

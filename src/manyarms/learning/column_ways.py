@@ -96,7 +96,7 @@ def _of_indicators(places: tuple[int, ...], sample: Floats, texts: Sequence[str]
 
 
 def _of_numbers(j: int, column: Column, sample: Floats, name: str) -> Ways:
-    usual = Way((Reading(kinds.NUMBER, (j,), scale=column.spread),))
+    usual = Way((Reading(kinds.NUMBER, (j,), scale=column.spread),), spacing=column.spacing / column.spread)
     if column.binary:
         return (usual,)
     values, counts = np.unique(sample, return_counts=True)
@@ -130,7 +130,8 @@ def _with_missing(
     scale = float(column.transform(present).std()) or 1.0
     mark = Reading(kinds.MISSING, (j,), (limit,))
     words = f"{name} with {found[0]:g} for missing"
-    ways = [Way((Reading(kinds.PRESENT, (j,), (limit, middle), scale), mark), words, 1)]
+    spacing = column.spacing / scale
+    ways = [Way((Reading(kinds.PRESENT, (j,), (limit, middle), scale), mark), words, 1, spacing=spacing)]
     if not column.is_transformed:
         logarithms = _logarithm(j, kinds.PRESENT_LOGARITHM, (limit, middle), present, words)
         ways += [Way((*way.readings, mark), way.words, 1 + way.cost) for way in logarithms]

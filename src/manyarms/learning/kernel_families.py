@@ -18,6 +18,7 @@ import numpy as np
 from manyarms.kernels import RBF, Hamming, KernelLike, Matern, Tanimoto
 from manyarms.kernels.distances import squared_distances
 from manyarms.kernels.stationary import CHUNK
+from manyarms.learning.spacing import Spacings
 from manyarms.support.validation import Floats, Ints
 
 HAMMING_SCALE = 2.0  # arms that differ in all positions then have correlation 1/√e
@@ -45,6 +46,10 @@ class Family(Protocol):
     def typical(self) -> Floats:
         """Log length-scales to assume before there are results; the priors are centred on them."""
 
+    @property
+    def shortest(self) -> Floats:
+        """Lower bounds of the log length-scales, −∞ where the features give none."""
+
     def covariance_on(self, features: Any) -> CovarianceAtScales:
         """The covariance among these arms as a function of the log length-scales."""
 
@@ -60,13 +65,15 @@ class StationaryFamily:
     l_j = spread_j · exp(θ_g(j)). Columns on scales 1e-9 and 1e9 are therefore equivalent to the learner, and
     the pool is never copied. `groups` holds the index of the length-scale of each column: all zeros mean one
     shared length-scale, −1 a constant column that is ignored. With `own_units` the spreads undo the
-    transforms of the columns, so that columns count in their own units.
+    transforms of the columns, so that columns count in their own units. `spacings` bound the length-scales of
+    columns of settings.
     """
 
     spreads: tuple[float, ...]
     groups: tuple[int, ...]
     nu: float | None = None
     own_units: bool = False
+    spacings: Spacings | None = None
 
     @property
     def name(self) -> str:
@@ -85,6 +92,13 @@ class StationaryFamily:
         """√d spreads: two arms whose d features all differ by a typical amount then have correlation 1/e."""
         active = sum(group >= 0 for group in self.groups)
         return np.full(self.n_scales, 0.5 * math.log(max(active, 1)))
+
+    @property
+    def shortest(self) -> Floats:
+        """The spacings of the columns, see `spacing.py`."""
+        if self.spacings is None:
+            return np.full(self.n_scales, -math.inf)
+        return self.spacings.shortest(np.array(self.groups), self.n_scales)
 
     def regrouped(self, groups: tuple[int, ...]) -> StationaryFamily:
         """The same family with other groups of columns sharing a length-scale."""
@@ -172,6 +186,11 @@ class HammingFamily:
         """See HAMMING_SCALE."""
         return np.log([HAMMING_SCALE])
 
+    @property
+    def shortest(self) -> Floats:
+        """None."""
+        return np.array([-math.inf])
+
     def covariance_on(self, features: Any) -> CovarianceAtScales:
         """The share of differing positions is computed once."""
         with np.errstate(divide="ignore"):
@@ -198,6 +217,11 @@ class TanimotoFamily:
     @property
     def typical(self) -> Floats:
         """Empty: only signal, noise and mean are learned."""
+        return np.empty(0)
+
+    @property
+    def shortest(self) -> Floats:
+        """Empty."""
         return np.empty(0)
 
     def covariance_on(self, features: Any) -> CovarianceAtScales:

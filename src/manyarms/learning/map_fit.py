@@ -8,6 +8,7 @@ The priors are normal in the logarithm, for features in units of their spread an
 
 With twenty observations they prevent length-scales of zero or infinity; with five hundred the data outweigh
 them. When each feature has its own length-scale, its prior is N(the shared one found first, 1²) instead.
+The length-scale of a column of settings is at least the distance between its values (`spacing.py`).
 Families are compared by the evidence with their parameters integrated out, in Laplace's approximation
 (MacKay 1992): log evidence − ½‖z‖² − ½ Σ log max(h_i, 1), with z the values found, in units of the prior's
 standard deviations, and h the eigenvalues of the Hessian of the negative log posterior in those units. A
@@ -124,12 +125,11 @@ class HyperPrior:
         typical, scale_sd = family.typical, SCALE_SD
         if shared is not None:
             typical, scale_sd = np.full(len(typical), shared), PER_FEATURE_SCALE_SD
+        shortest = np.maximum(typical - SCALE_REACH, np.minimum(family.shortest, family.typical))
         centre = np.append(typical, [0.0, math.log(TYPICAL_NOISE)])
         sd = np.append(np.full(len(typical), scale_sd), [SIGNAL_SD, NOISE_SD])
         lower, upper = np.log([SIGNAL_BOUNDS, NOISE_BOUNDS]).T
-        return cls(
-            centre, sd, np.append(typical - SCALE_REACH, lower), np.append(typical + SCALE_REACH, upper)
-        )
+        return cls(centre, sd, np.append(shortest, lower), np.append(typical + SCALE_REACH, upper))
 
     def for_noise_of(self, observations: Observations) -> HyperPrior:
         """The same priors in a box without noise variances below the floor; 0 stands for the usual one.

@@ -22,6 +22,7 @@ from manyarms.kernels.hamming import codes_of
 from manyarms.kernels.mixed import Mixed
 from manyarms.kernels.readings import NAME, Reading
 from manyarms.learning.kernel_families import HAMMING_SCALE, CovarianceAtScales, StationaryFamily
+from manyarms.learning.spacing import log_or_none
 from manyarms.support.validation import Floats
 
 MOST_NAMED = 5  # ways named in the name of a family
@@ -32,13 +33,20 @@ class Way:
     """One way to read a column; `words` say so to the user, and are empty for the usual way.
 
     `cost` is the number of assumptions by which it differs from the usual way. `column` is the name of a
-    category, for the user.
+    category, for the user. `spacing` is the distance between neighbouring numbers of the first reading, in
+    its units (`spacing.py`); 0 if there is none.
     """
 
     readings: tuple[Reading, ...]
     words: str = ""
     cost: int = 0
     column: str = ""
+    spacing: float = 0.0
+
+    @property
+    def shortest(self) -> list[float]:
+        """Lower bounds of the log length-scales of the readings."""
+        return [log_or_none(self.spacing), *(-math.inf for _ in self.readings[1:])]
 
     @property
     def is_name(self) -> bool:
@@ -86,6 +94,11 @@ class MixedFamily:
         """√d for numbers, see `StationaryFamily`; √2d for names, which is that of `HammingFamily`."""
         d = len(self.ways) * (HAMMING_SCALE if self.all_names else 1.0)
         return np.full(len(self.readings) if self.separate else 1, 0.5 * math.log(d))
+
+    @property
+    def shortest(self) -> Floats:
+        """Those of the ways; none for a shared length-scale: columns are then names, or texts in order."""
+        return np.array([b for way in self.ways for b in way.shortest] if self.separate else [-math.inf])
 
     def separated(self) -> MixedFamily:
         """The same with a length-scale for each reading."""

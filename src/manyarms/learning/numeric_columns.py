@@ -14,6 +14,7 @@ from manyarms.support.validation import Floats
 SAMPLE_ROWS = 20_000  # quantiles are computed from this many rows, ranges from all
 HEAVY_TAIL = 10.0  # robust standard deviations from the median to the farthest value
 FEW_LEVELS = 16  # a column with at most this many different values is a setting with levels
+MOST_VALUES = 50  # of a column of whole numbers that are settings; with more it is a measurement
 UNEVEN_GAPS = 1.5  # largest over smallest gap between levels, above which they are replaced by their numbers
 LOG_RANGE = 30.0  # highest over lowest value, from which a column may be logarithmic
 MIN_SKEWNESS, MAX_LOG_SKEWNESS = 0.75, 0.4  # of a logarithmic column, and of its logarithm
@@ -33,6 +34,9 @@ class Column:
     logarithm that is also defined at zero and at negative values of arms added later. A column with few,
     unevenly spaced values (16, 32, 64, 128) becomes the number of its level, since whoever chose such values
     considered them equally spaced.
+
+    `spacing` is the smallest distance between the values of a transformed column with few of them,
+    settings or whole numbers; 0 for two values and for many.
     """
 
     lowest: float
@@ -44,6 +48,7 @@ class Column:
     scale: float = 0.0  # of the asinh transform; 0 when it is not used
     levels: tuple[float, ...] = ()  # the values that become 0, 1, 2 and so on
     logarithmic: bool = False
+    spacing: float = 0.0
 
     @property
     def constant(self) -> bool:
@@ -54,6 +59,11 @@ class Column:
     def binary(self) -> bool:
         """Whether it holds zeros and ones only."""
         return (self.lowest, self.highest, self.integral) == (0.0, 1.0, True)
+
+    @property
+    def continuous(self) -> bool:
+        """Whether it has so many values that it has no spacing."""
+        return not (self.constant or self.binary or self.spacing or self.few_levels)
 
     @property
     def uses_asinh(self) -> bool:
@@ -112,7 +122,8 @@ def _column(pool: Pool, j: int, sample: Floats, lowest: float, highest: float, i
     gaps = np.diff(levels)
     if len(levels) > 2 and gaps.max() > UNEVEN_GAPS * gaps.min():
         numbers = np.searchsorted(levels, sample)
-        return Column(lowest, highest, float(numbers.std()), integral, levels=tuple(levels.tolist()))
+        spread, values = float(numbers.std()), tuple(levels.tolist())
+        return Column(lowest, highest, spread, integral, levels=values, spacing=1.0)
     unit = max(abs(lowest), abs(highest))  # so that neither squares nor differences overflow
     scaled = sample / unit
     centre, scale = _robust_centre_and_scale(scaled, (highest / unit - lowest / unit))
@@ -132,7 +143,8 @@ def _column(pool: Pool, j: int, sample: Floats, lowest: float, highest: float, i
         )
     if farthest <= HEAVY_TAIL * scale or few_levels:
         spread = unit * (float(scaled.std()) or scale)
-        return Column(lowest, highest, spread, integral, few_levels)
+        spacing = _spacing(sample) if few_levels or integral else 0.0
+        return Column(lowest, highest, spread, integral, few_levels, spacing=spacing)
     spread = float(np.arcsinh((scaled - centre) / scale).std()) or 1.0
     return Column(
         lowest=lowest,
@@ -178,6 +190,12 @@ def _levels(pool: Pool, j: int, sample: Floats) -> Floats:
         if len(levels) > FEW_LEVELS:
             return np.empty(0)
     return levels
+
+
+def _spacing(sample: Floats) -> float:
+    """The smallest distance between 3 to MOST_VALUES different values; 0 if there are fewer or more."""
+    values = np.unique(sample)
+    return float(np.diff(values).min()) if 2 < len(values) <= MOST_VALUES else 0.0
 
 
 def _robust_centre_and_scale(scaled: Floats, span: float) -> tuple[float, float]:

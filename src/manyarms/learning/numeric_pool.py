@@ -13,6 +13,7 @@ from manyarms.learning.column_ways import ways_of_numbers
 from manyarms.learning.kernel_families import Family, HammingFamily, StationaryFamily
 from manyarms.learning.numeric_columns import Column
 from manyarms.learning.prepared_pool import Encode, Prepared, transformed_pool
+from manyarms.learning.spacing import Spacings
 from manyarms.pool.pool import Pool
 
 MANY_FEATURES = 50  # with more features than this, columns are also tried in their own units
@@ -50,7 +51,7 @@ def from_numbers(
         pool = transformed_pool(pool, encode)
     spreads = tuple(column.spread for column in columns)
     shared = tuple(-1 if column.constant else 0 for column in columns)
-    families: list[Family] = [StationaryFamily(spreads, shared, nu=2.5)]
+    families: list[Family] = [StationaryFamily(spreads, shared, nu=2.5, spacings=Spacings.of(columns))]
     if all(column.few_levels and (column.integral or column.levels) for column in columns):
         families.append(HammingFamily())
     families += _families_in_own_units(columns, shared)

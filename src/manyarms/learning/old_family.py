@@ -45,6 +45,11 @@ class WithOldResults:
         """Those of the other family, and weights of one."""
         return np.append(self.family.typical, np.zeros(len(self.columns)))
 
+    @property
+    def shortest(self) -> Floats:
+        """Those of the other family, and none of the weights."""
+        return np.append(self.family.shortest, np.full(len(self.columns), -math.inf))
+
     def covariance_on(self, features: Any) -> CovarianceAtScales:
         """k + Σ w_j u_j u_jᵀ; ∂/∂log w_j = w_j u_j u_jᵀ."""
         features = np.asarray(features)
