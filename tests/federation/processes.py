@@ -62,7 +62,7 @@ class Processes:
         return self._listening(self.start("serve", str(self.folder), str(port), module=module), port)
 
     def _listening(self, process: subprocess.Popen[bytes], port: int) -> subprocess.Popen[bytes]:
-        until = time.monotonic() + 60
+        until = time.monotonic() + 180
         while time.monotonic() < until:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):
                 return process
