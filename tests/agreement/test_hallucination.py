@@ -97,6 +97,23 @@ def test_the_realised_ratio_bounds_every_variance_and_is_attained(seed):
     assert alone.realised_ratio() == pytest.approx(ratio)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_the_excess_is_that_of_the_realised_ratio_and_rarely_needs_it(seed, monkeypatch):
+    problem, computed = Problem(seed, n_arms=60), []
+    posterior, _ = halfway(problem)
+    overlay, rng = Hallucination(posterior), np.random.default_rng(seed)
+    plain = Hallucination.realised_ratio
+    monkeypatch.setattr(Hallucination, "realised_ratio", lambda self: computed.append(1) or plain(self))
+    for _ in range(40):
+        overlay.pull(int(rng.integers(60)))
+        allowed = 1.0 + float(rng.exponential(plain(overlay)))
+        assert overlay.excess(allowed) == max(1.0, plain(overlay) / allowed)
+        assert overlay.excess(np.inf) == 1.0
+    assert 0 < len(computed) < 40
+    overlay.undo(20)
+    assert overlay.excess(1.0) == plain(overlay)
+
+
 def test_many_different_pulls_use_an_iterative_eigenvalue():
     problem = Problem(1, n_arms=400)
     posterior = ma.Posterior(problem.pool, problem.kernel, RIDGE)

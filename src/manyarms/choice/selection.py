@@ -183,10 +183,7 @@ def _filled(
 
 def _widened(context: BatchContext) -> float:
     """β, times the square root of the excess of the realised ratio over the one that β allows for."""
-    overlay = context.overlay
-    if math.isinf(context.batch_ratio) or 1 + sum(overlay.feedback_leverage) <= context.batch_ratio:
-        return context.width
-    return context.width * math.sqrt(max(1.0, overlay.realised_ratio() / context.batch_ratio))
+    return context.width * math.sqrt(context.overlay.excess(context.batch_ratio))
 
 
 @dataclass(frozen=True)

@@ -150,7 +150,7 @@ class Batching:
         """β, wider where the batch exceeds its variance ratio (theory §6.7)."""
         belief = self.run.state.belief
         allowed = belief.policy.ratio_bound if isinstance(belief.policy.width, str) else math.inf
-        return belief.width() * math.sqrt(max(1.0, self.overlay.realised_ratio() / allowed))
+        return belief.width() * math.sqrt(self.overlay.excess(allowed))
 
     def add(self, arm: int, why: str) -> str | None:
         """Add a pick; the reason to end the batch here, or None."""

@@ -89,6 +89,7 @@ class Hallucination:
         self._streak: _Streak | None = None  # the streak in progress
         self._past = GrowingMatrix(0)  # directions of finished streaks, as rows
         self._n_past = 0
+        self._last_ratio = 0, 1.0  # after how many pulls the realised ratio was computed, and what it was
         self.forget_watched()
 
     def forget_watched(self) -> None:
@@ -187,6 +188,18 @@ class Hallucination:
             return 1.0
         counts = np.sqrt(self._counts())
         return 1.0 + largest_eigenvalue(counts[:, None] * self._covariance.between() * counts)
+
+    def excess(self, allowed: float) -> float:
+        """By which factor the realised ratio exceeds `allowed`; 1 if it does not.
+
+        A pull of x raises the largest eigenvalue by at most σ̃²_fb(x), the entry that it adds to the diagonal.
+        So the ratio is only computed once the last one with all pulls since then might exceed `allowed`.
+        """
+        pulls, ratio = self._last_ratio
+        if ratio + sum(self.feedback_leverage[pulls:]) <= allowed:
+            return 1.0
+        self._last_ratio = len(self.pulls), self.realised_ratio()
+        return max(1.0, self._last_ratio[1] / allowed)
 
     # ------------------------------------------------------------------ streaks and directions
 
