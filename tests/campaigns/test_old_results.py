@@ -105,6 +105,19 @@ def test_a_batch_file_with_failed_and_open_rows_is_a_file_of_old_results(tmp_pat
         assert campaign.ask(3)
 
 
+def test_the_batch_file_of_a_campaign_with_an_open_row_is_a_file_of_old_results(tmp_path: Path) -> None:
+    """A batch file has no column for failed trials unless somebody adds one."""
+    old = tmp_path / "plate.csv"
+    old.write_text(
+        "ticket,a,b,colour,value\n1,0.1,0.5,red,1\n2,0.2,0.5,red,\n3,0.3,0.5,blue,3\n4,0.4,0,red,4\n"
+    )
+    table(tmp_path / "pool.csv", 40, 0)
+    with made(tmp_path, prior_results=(str(old),)) as campaign:
+        assert campaign.settings.prior[0]["values"] == [1.0, 3.0, 4.0]
+        said = "old results of plate.csv: 3 used; 1 that failed or have no value left out"
+        assert said in campaign.settings.assumptions
+
+
 def test_errors_in_old_results_name_the_line(tmp_path: Path) -> None:
     table(tmp_path / "pool.csv", 40, 0)
     old = tmp_path / "old.csv"

@@ -167,6 +167,12 @@ def test_results_between_two_fits_have_the_noise_of_the_law() -> None:
     np.testing.assert_allclose(opt.predict()[0], model.transform.inverse(mean + model.mean), atol=1e-6)
 
 
+def test_the_estimate_of_the_gap_counts_results_and_not_their_weights() -> None:
+    opt, _ = repeated(0, "grows 10 times")
+    assert opt.model.noise_law is not None
+    assert opt.certificate().pulls == 180 != opt._looked_ahead().belief.state.pulls
+
+
 def test_further_results_of_noisy_arms_are_expected_to_say_less() -> None:
     """What the results of two arms are expected to change, by the formula for noise of different variance."""
     opt, noise = repeated(0, "grows 10 times")

@@ -2,7 +2,7 @@
 
 A file of old results has the columns of the table of candidates that are features, a column `value`, and
 optionally `noise_std` or `replicates`. It needs no ids and no costs: its rows are not candidates. With a
-column `failed`, as batch files and exports have, rows of trials that failed or were not made are left out.
+column `ticket`, as batch files have, or `failed`, rows of trials that failed or were not made are left out.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from manyarms.errors import NoResultsError, ResultsFileError, SettingsError, sho
 from manyarms.pool.pool import Pool
 from manyarms.run.prior_results import LEAST
 
-_FAILED = "failed"
+_FAILED, _TICKET = "failed", "ticket"
 MOST_ROWS = 20_000  # of old results that a campaign keeps
 
 OpenCampaign = Callable[[str], AbstractContextManager[CampaignCandidates]]
@@ -60,7 +60,7 @@ def _from_file(source: Source, path: Path) -> Plain:
     plans = tuple(plan for plan in source.columns if plan.role != COST)
     read, pool = fitting_source(replace(source, id=None, cost=None, columns=plans), path.absolute(), {})
     header, own = column_names(path, read.text_form), source.column_names()
-    names = usual_names(path, header, ("value", _FAILED, *NOISE_COLUMNS), own)
+    names = usual_names(path, header, ("value", _FAILED, _TICKET, *NOISE_COLUMNS), own)
     if "value" not in names:
         raise ResultsFileError(f"{path}: no column 'value'; the file has {shown(header)}")
     point = read.text_form.decimal
@@ -68,11 +68,11 @@ def _from_file(source: Source, path: Path) -> Plain:
     used = ["value", *(name for name in (_FAILED, *NOISE_COLUMNS) if name in names and name not in own)]
     texts = text_columns(path, read.text_form, [header[names.index(name)] for name in used])
     columns = dict(zip(used, texts, strict=True))
+    may_be_open = _FAILED in columns or (_TICKET in names and _TICKET not in own)
     for row, text in enumerate(columns["value"]):
         where = place(path, read.text_form, row)
-        if _FAILED in columns and (
-            failed_trial(where, columns[_FAILED][row], text.strip()) or not text.strip()
-        ):
+        failed = failed_trial(where, columns[_FAILED][row] if _FAILED in columns else "", text.strip())
+        if may_be_open and (failed or not text.strip()):
             continue
         kept.append(row)
         values.append(checked_value(where, text.strip().replace(point, ".")))

@@ -150,7 +150,8 @@ def _most_likely(
 ) -> tuple[Expansion | None, str]:
     """The shape of log h with the highest evidence at these arms; None for a constant."""
     features, freedom = pool.take(targets.arms[places]), targets.results[places] - 1.0
-    scatters = targets.own_scatters[places] * (freedom.sum() / targets.own_scatters[places].sum())
+    scatters = _above_resolution(targets, places)
+    scatters *= freedom.sum() / scatters.sum()
     values, kernel = value(features), fit.family.kernel(fit.family.typical)
     spread = float(values.std()) or 1.0
     z = (values - values.mean()) / spread
@@ -170,6 +171,23 @@ def _most_likely(
         return Expansion(kernel, np.array(features), VARIED_SD**2 * weights), best
     slope = SLOPE_SD**2 * float(z @ weights) / spread
     return Expansion(value.kernel, value.points, slope * value.weights), best
+
+
+def _above_resolution(targets: Targets, places: Ints) -> Floats:
+    """The scatters of these arms, and where all results of an arm are equal, what rounding may hide.
+
+    No continuous noise gives equal results, so a scatter of 0 would speak for a noise of any smallness. But
+    results are often rounded. The step of rounding is at most the smallest difference seen: of n results of
+    which one differs by s, the scatter is s²(n − 1)/n. A rounded result hides the variance s²/12, here at
+    most the average scatter.
+    """
+    scatters, results = targets.own_scatters[places], targets.results[places]
+    different, slopes = scatters > 0, 2.0 * targets.log_slopes[places]
+    per_result = np.log(scatters[different] / (results[different] - 1.0))
+    step = (per_result + np.log(results[different]) - slopes[different]).min()
+    average = math.log(scatters.sum() / (results.sum() - len(results)))
+    hidden = (results - 1.0) * np.exp(np.minimum(step - math.log(12.0) + slopes, average))
+    return np.where(different, scatters, hidden)
 
 
 def _evidence(covariance: Floats, scatters: Floats, freedom: Floats) -> tuple[float, LogNoise]:

@@ -95,7 +95,7 @@ def certificate_of(context: RunContext, state: RunState, arm: int, *, vouched: b
         confidence=confidence,
         arm=arm,
         id=context.pool.id_of(arm),
-        pulls=posterior.pulls,
+        pulls=state.history.pulls,
         gap=found.gap,
         regret=found.regret,
         best_value_bound=context.sign * found.best,
