@@ -136,6 +136,53 @@ def test_columns_of_frames_are_matched_by_name() -> None:
         ma.Optimizer(pool, prior=ma.PriorResults(frame.drop(columns="b"), old.values))
 
 
+COLOURS = np.array(["red", "green", "blue"])
+
+
+def mixed(n: int, seed: int):
+    """A frame of numbers and a category, and values that depend on both."""
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(seed)
+    x, kind = rng.random((n, 2)), rng.integers(3, size=n)
+    frame = pd.DataFrame({"a": x[:, 0], "colour": pd.Categorical(COLOURS[kind]), "b": x[:, 1]})
+    return frame, np.sin(5 * x[:, 0]) + np.array([0.0, 1.0, -1.0])[kind] * x[:, 1]
+
+
+def test_numbers_and_categories_in_the_library_and_in_saved_runs(tmp_path) -> None:
+    frame, f = mixed(150, 0)
+    others, g = mixed(90, 1)
+    old = ma.PriorResults(others[["colour", "b", "a"]], 30 + 4 * g)
+    pool = ma.Pool(frame)
+    assert old.rows_for(pool)[0].tolist() == others.iloc[0].tolist()
+    opt = ma.Optimizer(pool, seed=0, prior=old)
+    first = opt.ask(5)
+    assert f[first.arms].mean() > np.quantile(f, 0.7)
+    opt.tell(first, f[first.arms])
+    opt.save(tmp_path / "run")
+    again = ma.Optimizer.load(tmp_path / "run", pool=pool)
+    for _ in range(3):
+        batch, other = opt.ask(5), again.ask(5)
+        assert batch.arms.tolist() == other.arms.tolist()
+        opt.tell(batch, f[batch.arms])
+        again.tell(other, f[other.arms])
+    rows = [[cell if isinstance(cell, str) else float(cell) for cell in row] for row in others.to_numpy()]
+    assert ma.PriorResults(rows, g).rows_for(ma.Pool(frame)).tolist() == rows
+
+
+def test_columns_of_another_kind_are_named() -> None:
+    frame, _ = mixed(60, 2)
+    others, g = mixed(20, 3)
+    swapped = others.assign(b=others["colour"], colour=others["b"])
+    with pytest.raises(
+        InvalidFeaturesError, match="column 'colour' of the pool holds texts, theirs does not"
+    ):
+        ma.Optimizer(ma.Pool(frame), prior=ma.PriorResults(swapped, g))
+    with pytest.raises(InvalidFeaturesError, match="rows of numbers and texts"):
+        ma.PriorResults(ma.Pool([object() for _ in range(5)]), np.ones(5))
+    with pytest.raises(InvalidFeaturesError, match="rows of numbers and texts"):
+        ma.PriorResults(["ACGT", "ACGA", "TTTT"], np.ones(3))
+
+
 def test_wrong_old_results_are_refused() -> None:
     X, _, old, _, _ = data(9, related=True)
     pool, Z, y = ma.Pool(X), old.features, old.values
@@ -151,7 +198,7 @@ def test_wrong_old_results_are_refused() -> None:
         ma.PriorResults(Z, y, noise_std=0.0)
     with pytest.raises(InvalidParameterError, match="rows of 3 features"):
         ma.Optimizer(pool, prior=ma.PriorResults(Z[:, :2], y))
-    with pytest.raises(InvalidFeaturesError, match="numbers, theirs are not"):
+    with pytest.raises(InvalidFeaturesError, match="column 0 of the pool holds numbers, theirs does not"):
         ma.Optimizer(pool, prior=ma.PriorResults(np.full((4, 3), "red"), y[:4]))
     with pytest.raises(InvalidParameterError, match="left out where the kernel is given"):
         ma.Optimizer(pool, ma.BBKB(kernel=ma.RBF(1.0), noise_std=0.1), prior=old)

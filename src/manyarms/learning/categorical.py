@@ -192,13 +192,13 @@ class WordCodes:
 
 def from_table(pool: Pool) -> Prepared:
     """Rows of numbers and texts: numbers stay, text columns become one-hot, identifiers are left out."""
-    table = _as_table(pool.features)
+    table = as_table(pool.features)
     categories, assumptions = _categories(table, pool.names)
     if not categories:
         raise InvalidFeaturesError("no column of the table can be learned from: give a kernel")
 
     def encode(features: Any) -> NDArray[Any]:
-        rows = _as_table(np.asarray(features))
+        rows = as_table(np.asarray(features))
         if rows.shape[1] != table.shape[1]:
             raise InvalidFeaturesError(
                 f"an arm has {rows.shape[1]} cells, the arms of the pool have {table.shape[1]}"
@@ -241,7 +241,7 @@ def _categories(
     return categories, assumptions
 
 
-def _as_table(features: NDArray[Any]) -> NDArray[np.object_]:
+def as_table(features: NDArray[Any]) -> NDArray[np.object_]:
     """Objects as a matrix of cells, when every arm is a row of numbers and texts and all have one length."""
     rows = [list(row) if isinstance(row, list | tuple | np.ndarray) else None for row in features]
     lengths = {len(row) if row is not None else -1 for row in rows}

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from manyarms.errors import InvalidParameterError
 from manyarms.kernels import KernelLike
+from manyarms.learning.categorical import as_table
 from manyarms.learning.fit_subset import choose_subset
 from manyarms.learning.model import learn
 from manyarms.learning.old_family import WithOldResults
@@ -74,7 +75,8 @@ def old_mean(pool: Pool, features: NDArray[Any], history: History, rng: np.rando
     vary in the other. Of many old results, those are used that a fit would use.
     """
     some = np.linspace(0, pool.n_arms - 1, min(pool.n_arms, POOL_SAMPLE)).astype(np.int64)
-    both = Pool(np.concatenate([features, pool.take(some).astype(features.dtype)]), names=pool.names)
+    rows = as_table(pool.take(some)) if features.dtype == object else pool.take(some).astype(features.dtype)
+    both = Pool(np.concatenate([features, rows]), names=pool.names)
     prepared = prepare(both)
     model = learn(prepared, history.on(both.n_arms), rng)
     seen = model.targets(history, prepared.pool)

@@ -7,6 +7,7 @@ candidate of the pool that also has an old result is offered like any other.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyarms.errors import InvalidFeaturesError, InvalidParameterError
 from manyarms.learning import Prepared
+from manyarms.learning.categorical import as_table
 from manyarms.policies import Policy
 from manyarms.pool.pool import Pool
 from manyarms.posterior.history import History
@@ -42,12 +44,10 @@ class PriorResults:
         replicates: ArrayLike | None = None,
     ) -> None:
         rows = features if isinstance(features, Pool) else Pool(features)
-        if rows.features.dtype == object:
-            raise InvalidFeaturesError("old results need rows of numbers or texts, not Python objects")
         if rows.n_arms < LEAST:
             raise InvalidParameterError("features", f"{rows.n_arms} rows", f"at least {LEAST} old results")
         self.names = rows.names
-        self.features: NDArray[Any] = np.array(rows.take(np.arange(rows.n_arms)))
+        self.features = _rows_of(rows)
         self.values = finite_rewards(values, rows.n_arms)
         self.noise = own_noise(noise_std, replicates, rows.n_arms)
 
@@ -59,17 +59,20 @@ class PriorResults:
 
     def rows_for(self, pool: Pool) -> NDArray[Any]:
         """The rows in the columns of the pool; a column that is missing or of another kind is an error."""
-        rows = self.features
+        rows, texts = self.features, _texts_of(pool)
         if self.names is not None and pool.names is not None:
             rows = _by_name(rows, self.names, pool.names)
-        elif rows.shape[1] != pool.n_features:
-            rule = f"rows of {pool.n_features} features, like those of the pool"
+        elif rows.shape[1] != len(texts):
+            rule = f"rows of {len(texts)} features, like those of the pool"
             raise InvalidParameterError("prior", f"rows of {rows.shape[1]}", rule)
-        texts = pool.features.dtype.kind in "US"
-        if (rows.dtype.kind in "US") != texts:
-            kind = "text" if texts else "numbers"
-            raise InvalidFeaturesError(f"old results: the features of the pool are {kind}, theirs are not")
-        return rows if texts else rows.astype(np.float64)
+        for j, (there, here) in enumerate(zip(texts, _texts_in(rows), strict=True)):
+            if there != here:
+                column = f"column {j if pool.names is None else repr(pool.names[j])}"
+                kind = "texts" if there else "numbers"
+                raise InvalidFeaturesError(f"old results: {column} of the pool holds {kind}, theirs does not")
+        if pool.features.dtype == object:
+            return rows.astype(object)
+        return rows if all(texts) else rows.astype(np.float64)
 
     def history(self, sign: float) -> History:
         """The results as utilities of arms numbered by row."""
@@ -78,16 +81,55 @@ class PriorResults:
     def to_plain(self) -> dict[str, Any]:
         """Everything as arrays, for a saved run."""
         return {
-            "features": self.features, "names": self.names, "values": self.values, "stds": self.noise.stds,
-            "replicates": self.noise.replicates,
+            "features": _columns_of(self.features), "names": self.names, "values": self.values,
+            "stds": self.noise.stds, "replicates": self.noise.replicates,
         }  # fmt: skip
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> PriorResults:
         """The results that `to_plain` wrote."""
         stds: Any = [None if np.isnan(std) else std for std in np.asarray(plain["stds"]).tolist()]
-        rows = Pool(plain["features"], names=plain["names"])
+        features = plain["features"]
+        if isinstance(features, Mapping):
+            features = np.column_stack([np.asarray(column, dtype=object) for column in features.values()])
+        rows = Pool(features, names=plain["names"])
         return cls(rows, plain["values"], noise_std=stds, replicates=plain["replicates"])
+
+
+def _rows_of(pool: Pool) -> NDArray[Any]:
+    """The features of a pool as rows and columns; where some are texts, as objects."""
+    rows: NDArray[Any] = np.array(pool.take(np.arange(pool.n_arms)))
+    if rows.dtype != object and rows.ndim == 2:
+        return rows
+    try:
+        return as_table(rows)
+    except InvalidFeaturesError:
+        raise InvalidFeaturesError("old results need rows of numbers and texts") from None
+
+
+def _texts_of(pool: Pool) -> list[bool]:
+    """Whether each column of a pool holds texts."""
+    if pool.features.dtype == object:
+        return _texts_in(_rows_of(pool))
+    return [pool.features.dtype.kind in "US"] * pool.n_features
+
+
+def _texts_in(rows: NDArray[Any]) -> list[bool]:
+    """Whether each column holds texts."""
+    if rows.dtype != object:
+        return [rows.dtype.kind in "US"] * rows.shape[1]
+    return [not all(isinstance(cell, Real) for cell in column) for column in rows.T]
+
+
+def _columns_of(rows: NDArray[Any]) -> Any:
+    """Rows as an array, or, where some columns are texts, as an array for each column."""
+    if rows.dtype != object:
+        return rows
+    texts = _texts_in(rows)
+    return {
+        f"column {j}": np.array(column.tolist(), dtype=str if texts[j] else np.float64)
+        for j, column in enumerate(rows.T)
+    }
 
 
 def _by_name(rows: NDArray[Any], names: Sequence[str], wanted: Sequence[str]) -> NDArray[Any]:
