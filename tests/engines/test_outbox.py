@@ -43,9 +43,9 @@ def test_what_a_waiting_call_reads_is_not_forgotten_and_what_it_makes_can_be_lef
     outbox.add(first)
     outbox.add(second)
     assert [outbox.needs(("version", number)) for number in (1, 2, 3)] == [True, True, False]
-    assert outbox.drop(("version", 3))
-    assert not outbox.drop(("version", 3))
-    assert not outbox.drop(("placed", 2))
+    for name in (("version", 3), ("version", 3), ("placed", 2)):
+        outbox.drop(name)
+    assert list(outbox) == [first]
     outbox.remove(call(PLACE, 2))
     outbox.remove(call(NEXT, 1, 2))  # another call that makes the same
     assert list(outbox) == [first]
@@ -122,6 +122,32 @@ def test_what_nobody_reads_is_neither_sent_nor_kept(client: Client) -> None:
     over_pool.at(np.array([5]))
     assert not list(shards._outbox)
     assert len(shards._log) <= before + 1
+
+
+def _kept(shard, version) -> list[int]:
+    return sorted(shard.versions)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small_blocks")
+def test_a_version_that_some_shards_made_before_another_failed_is_forgotten(client: Client) -> None:
+    search = Search(4)
+    opt = search.start("BKB", Dask(client, shards=2))
+    search.step(opt, 3)
+    over_pool, size = opt.posterior.state.over_pool, opt.posterior.state.sketch_size
+    half = over_pool._next("refit", np.zeros(size))[0]
+    shards = over_pool.shards
+    (call,) = [each for each in shards._outbox if each.makes == ("version", half.number)]
+    number = half.number
+    wrong = shards._log.packed([(over_pool.number, number, np.zeros(size + 1))])[0]
+    call.packed = [call.packed[0], wrong]
+    with pytest.raises((ValueError, IndexError)):
+        half.at(np.array([5]))
+    assert number in shards.each("run", [(_kept, over_pool.number)] * 2)[0]
+    del half
+    gc.collect()
+    for kept in shards.each("run", [(_kept, over_pool.number)] * 2):
+        assert number not in kept
 
 
 @pytest.mark.slow

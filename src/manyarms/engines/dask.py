@@ -251,10 +251,11 @@ class DaskShards:
             name = getattr(self.make, method).forgets, number
             if self._outbox.needs(name):
                 self._released.append((method, number))
-            elif not self._outbox.drop(name):
-                self._log.forget(*name)
-                for unsent in self._unsent:
-                    unsent.append((method, number))
+                continue
+            self._outbox.drop(name)
+            self._log.forget(*name)
+            for unsent in self._unsent:  # some shards may have answered a call that failed elsewhere
+                unsent.append((method, number))
 
     # ------------------------------------------------------------------ making shards
 

@@ -87,9 +87,9 @@ class Outbox:
         if self._waiting.get(call.makes) is call:
             del self._waiting[call.makes]
 
-    def drop(self, name: Name) -> bool:
-        """Leave out the call that makes what nobody refers to any more; False if no such call waits."""
-        return self._waiting.pop(name, None) is not None
+    def drop(self, name: Name) -> None:
+        """Leave out the call, if there is one, that makes what nobody refers to any more."""
+        self._waiting.pop(name, None)
 
     def needs(self, name: Name) -> bool:
         """Whether a waiting call may read this, which then cannot be forgotten yet."""
